@@ -15,8 +15,8 @@ use super::naming::{LocalScope, NamingError, NamingRules};
 use super::projection::Projected;
 use super::related::{Author, Authors, Entry, varies_by_workspace};
 use super::types::{
-    Adoption, ConsumerNames, ConsumerPause, OnUnbind, PublishedResourceSpec, RelatedFinalizer,
-    Safety, TemplateEngine,
+    Adoption, ConsumerPause, OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety,
+    TemplateEngine,
 };
 use crate::mutation::Pipeline;
 use kube_lang::object::{Gvk, Object};
@@ -187,6 +187,14 @@ impl Compiled {
         self.safety.on_unbind.unwrap_or_default() == OnUnbind::Keep
     }
 
+    /// Whether related entries may use the namespace of a copy. The owner may close namespaces that consumers choose and
+    /// that are not of one workspace alone.
+    pub fn mapping_is_open(&self) -> bool {
+        let naming = &self.naming;
+        let is_own = naming.namespace_is_owners() || naming.namespace_has_workspace();
+        is_own || !self.safety.guards_names()
+    }
+
     /// Whether consumers may pause their objects.
     pub fn consumers_pause(&self) -> bool {
         self.safety.consumer_pause.unwrap_or_default() == ConsumerPause::Allow
@@ -270,9 +278,7 @@ fn warn_of_adoption(
     problems: &mut Vec<Problem>,
 ) {
     let safety = spec.safety();
-    if safety.adoption.unwrap_or_default() == Adoption::Never
-        || safety.consumer_names.unwrap_or_default() == ConsumerNames::Guarded
-    {
+    if safety.adoption.unwrap_or_default() == Adoption::Never || safety.guards_names() {
         return;
     }
     let given = spec.naming.clone().unwrap_or_default();

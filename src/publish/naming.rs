@@ -46,6 +46,8 @@ pub struct NamingRules {
     namespace: Pattern,
     /// Whether consumers have no influence on the namespace.
     namespace_is_owners: bool,
+    /// Whether the pattern of the namespace contains the workspace.
+    namespace_has_workspace: bool,
     name: Pattern,
     /// Whether consumers can choose the name of a copy.
     name_is_chosen: bool,
@@ -100,6 +102,7 @@ impl NamingRules {
         Ok(Self {
             namespace: or("namespace", namespace, DEFAULT_NAMESPACE)?,
             namespace_is_owners: namespace.is_none_or(owners),
+            namespace_has_workspace: namespace.is_some_and(|text| text.contains("ClusterName")),
             name: or("name", name, DEFAULT_NAME)?,
             name_is_chosen: name.is_some_and(|text| !is_default(text) && !owners(text)),
             reads_path: namespace.is_some_and(reads_path) || name.is_some_and(reads_path),
@@ -110,6 +113,11 @@ impl NamingRules {
     /// Whether the namespace of copies depends on the owner and the workspace's name only.
     pub fn namespace_is_owners(&self) -> bool {
         self.namespace_is_owners || self.scope == LocalScope::Cluster
+    }
+
+    /// Whether the pattern of the namespace contains the workspace.
+    pub fn namespace_has_workspace(&self) -> bool {
+        self.namespace_has_workspace
     }
 
     /// Whether copies live in namespaces.

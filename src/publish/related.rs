@@ -319,11 +319,14 @@ impl RelatedEnds {
         })
     }
 
-    /// The claims of the link: the copy, and the original if it has a finalizer.
+    /// The claims of the link: the copy and the original.
     pub fn claims(&self) -> impl Iterator<Item = ObjectClaim> {
-        let hold = self.hold.as_deref();
-        let held = hold.map(|finalizer| ObjectClaim::held(&self.source.0, finalizer));
-        held.into_iter().chain([ObjectClaim::copy(&self.target.0)])
+        let (original, copy) = (&self.source.0, &self.target.0);
+        let original = match &self.hold {
+            Some(finalizer) => ObjectClaim::held(original, finalizer),
+            None => ObjectClaim::original(original),
+        };
+        [original, ObjectClaim::copy(copy)].into_iter()
     }
 }
 

@@ -9,7 +9,7 @@ use super::marks::{self, Remote};
 use super::memory::codec::StateSecret;
 use super::naming::{Named, NamingError};
 use super::related::reserved;
-use super::types::{AdoptedOnDelete, Adoption, ConsumerNames, Safety};
+use super::types::{AdoptedOnDelete, Adoption};
 use crate::mutation::MutationError;
 use crate::mutation::Pipeline;
 use hawser_sync::link::{self, StatusFlow};
@@ -155,6 +155,29 @@ pub(super) fn renamed(object: &Object, kind: &Gvk, namespace: Option<&str>, name
     object
 }
 
+/// The type of Secrets that a server fills with a token of the `ServiceAccount` that an annotation names.
+const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+
+/// Refuses a copy on the service cluster that a consumer makes a request for a credential of that cluster.
+pub(super) fn check_credential(
+    copy: &Gvk,
+    source: &Object,
+    desired: &Object,
+) -> Result<(), Reason> {
+    let asks = |object: &Object| {
+        object
+            .root()
+            .get("type")
+            .is_some_and(|one| one == ACCOUNT_TOKEN)
+    };
+    if copy.group.is_empty() && copy.kind == "Secret" && asks(source) && asks(desired) {
+        let why =
+            format!("the service cluster puts a token into a Secret of the type {ACCOUNT_TOKEN}");
+        return Err(Reason::new(Code::Forbidden, why));
+    }
+    Ok(())
+}
+
 fn explain(error: &MutationError) -> String {
     match error {
         MutationError::Step { source, .. } => format!("{error}: {source}"),
@@ -185,7 +208,7 @@ impl Rules for ObjectRules {
         let Some(namespace) = namespace.filter(|_| !compiled.naming.namespace_is_owners()) else {
             return Ok(());
         };
-        let closed = namespace == "default" && guards_names(&compiled.safety);
+        let closed = namespace == "default" && compiled.safety.guards_names();
         let why = reserved(namespace, &compiled.agent.namespace)
             .or(closed.then_some("spec.safety.consumerNames forbids it"));
         why.map_or(Ok(()), |why| {
@@ -205,6 +228,7 @@ impl Rules for ObjectRules {
         for subresource in &self.compiled.types.subresources {
             desired.root_mut().remove(*subresource);
         }
+        check_credential(&self.compiled.types.local, source, &desired)?;
         // As every server and the memory answer them: another spelling would be a change for ever.
         desired.root_mut().values_mut().for_each(numbers::unify);
         Ok(desired)
@@ -275,7 +299,7 @@ fn policy(compiled: &Compiled) -> Policy {
     let chosen = !naming.namespace_is_owners() || naming.name_is_chosen();
     Policy {
         adoption: match safety.adoption.unwrap_or_default() {
-            Adoption::Unowned if !(chosen && guards_names(safety)) => link::Adoption::Keep,
+            Adoption::Unowned if !(chosen && safety.guards_names()) => link::Adoption::Keep,
             Adoption::Unowned | Adoption::Never => link::Adoption::Never,
         },
         adopted_on_delete: match safety.adopted_on_delete.unwrap_or_default() {
@@ -289,10 +313,6 @@ fn policy(compiled: &Compiled) -> Policy {
         },
         ..Policy::primary()
     }
-}
-
-fn guards_names(safety: &Safety) -> bool {
-    safety.consumer_names.unwrap_or_default() == ConsumerNames::Guarded
 }
 
 #[cfg(test)]

@@ -245,13 +245,21 @@ pub struct Safety {
     pub related_finalizer: Option<RelatedFinalizer>,
     /// Restricts copies whose name or namespace consumers influence. `Open` follows `adoption`
     /// and allows the namespace `default`; `Guarded` adopts nothing, and refuses `default` if
-    /// consumers influence the namespace. Default: Open.
+    /// consumers influence the namespace. It also closes a namespace that consumers influence to
+    /// related entries, unless its pattern contains the workspace. Default: Open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_names: Option<ConsumerNames>,
     /// Whether consumers may pause their objects by annotations: `Allow` or `Forbid`. Default:
     /// Allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_pause: Option<ConsumerPause>,
+}
+
+impl Safety {
+    /// Whether names and namespaces that consumers influence are restricted.
+    pub fn guards_names(&self) -> bool {
+        self.consumer_names.unwrap_or_default() == ConsumerNames::Guarded
+    }
 }
 
 /// Whether existing objects may be taken over.

@@ -7,6 +7,8 @@
 //! | `client` | the client of a pass, and the checks before a request |
 //! | `evaluation` | the threads for computations, and their limits for each tenant |
 //! | `index` | the subjects whose passes read an object, and the subject of a copy |
+//! | `reading` | the bytes of the caches that passes read at a time |
+//! | `shares` | permits of which one tenant may have a part |
 //! | [`lifecycle`] | tasks of every process beside its passes: heartbeat, renewal of credentials, draining |
 //! | `subjects` | the queue of a dialect's subjects, and the answers of those at rest |
 //! | [`telemetry`] | metrics that are the same for all dialects |
@@ -48,6 +50,8 @@ mod client;
 mod evaluation;
 mod index;
 pub mod lifecycle;
+mod reading;
+mod shares;
 mod subjects;
 pub mod telemetry;
 mod watches;
@@ -58,6 +62,7 @@ use client::PassClient;
 pub use client::Withheld;
 use evaluation::Evaluation;
 pub use index::{CopyIndex, ReverseIndex};
+use reading::Reading;
 pub use subjects::Subjects;
 pub use watches::{SharedWatch, WatchRegistry, WatchSpec};
 pub use workers::{Reconciler, work};
@@ -118,6 +123,11 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
         true
     }
 
+    /// The size of the object in bytes, if that is large.
+    fn bytes(&self) -> usize {
+        0
+    }
+
     /// Whether the pass may compute for long, so that it runs where it blocks nothing else.
     fn is_heavy(&self) -> bool {
         false
@@ -174,6 +184,7 @@ pub struct Controller<D: Dialect> {
     brakes: Arc<BrakeRegistry>,
     troubles: Arc<Troubles>,
     evaluation: Evaluation,
+    reading: Reading,
 }
 
 impl<D: Dialect> Controller<D> {
@@ -194,6 +205,7 @@ impl<D: Dialect> Controller<D> {
             brakes: Arc::clone(brakes),
             troubles: Arc::clone(troubles),
             evaluation: Evaluation::new(processors),
+            reading: Reading::new(),
         })
     }
 
@@ -219,16 +231,25 @@ impl<D: Dialect> Reconciler for Controller<D> {
             return queue::Outcome::Settled;
         }
         let started = Instant::now();
+        let reading = tokio::select! {
+            reading = self.reading.begin(id.tenant(), cache, pass.bytes()) => reading,
+            () = work.given_up() => None,
+        };
+        let Some(reading) = reading else {
+            return queue::Outcome::Failed(None);
+        };
         pass.prepare().await;
         let client = PassClient {
             controller: self,
             pass: &pass,
             work,
+            reading: &reading,
             passed: Mutex::default(),
         };
-        let mut report = run(&pass, rested.as_deref(), cache, &client).await;
+        let mut report = run(&pass, rested.as_deref(), reading.store(), &client).await;
         let took = started.elapsed();
         let passed = client.passed.into_inner();
+        drop(reading);
         self.clean_report(id.tenant(), &mut report).await;
         if let Some((kind, key)) = pass.keeps()
             && !passed.deletions.contains(&key)

@@ -13,7 +13,7 @@ use tokio::sync;
 use tokio::time::Instant;
 
 use super::workspaces::Workspaces;
-use hawser_runtime::cluster::connection::{Call, Connection};
+use hawser_runtime::cluster::connection::{AskError, Call, CallError, Connection, REQUEST_TIMEOUT};
 
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
 const LOGICAL_CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
@@ -89,16 +89,11 @@ impl BindingReader {
         known.bound = None;
         let asked = Instant::now();
         let at = self.connection(cluster)?;
-        let list = at.ask(Call::get(BINDINGS)).await;
-        let list = list.map_err(|error| error.to_string())?;
-        let bindings = list["items"]
-            .as_array()
-            .ok_or("the response is not a list")?;
-        if !bind(bindings) {
+        let (bindings, version) = read(&at).await.map_err(|error| error.to_string())?;
+        if !bind(&bindings) {
             return known.end(&at).await;
         }
-        let version = list["metadata"]["resourceVersion"].as_str();
-        let version = version.and_then(|version| version.parse().ok());
+        let version = version.parse().ok();
         known.bound = version.map(|version| StillBound { asked, version });
         Ok(BindingState::Bound)
     }
@@ -143,12 +138,41 @@ impl LastBindingState {
     }
 }
 
+/// What a binding says of its API.
+#[derive(Clone, Copy, Debug)]
+struct Bond {
+    leaves: bool,
+    has_bound: bool,
+}
+
+impl Bond {
+    fn of(binding: &Value) -> Self {
+        Self {
+            leaves: is_in_deletion(binding),
+            has_bound: has_bound(binding),
+        }
+    }
+}
+
+/// Reads the bindings of a workspace, and the resourceVersion of the list. One is in memory at a time: its
+/// administrator may make any number of large ones.
+async fn read(at: &Connection) -> Result<(Vec<Bond>, String), AskError> {
+    let mut page = at.page(Call::get(BINDINGS), REQUEST_TIMEOUT).await?;
+    let mut bindings = Vec::new();
+    while let Some(item) = page.item().await? {
+        let binding = serde_json::from_slice(&item);
+        let binding: Value = binding.map_err(|error| CallError::Broken(error.to_string()))?;
+        bindings.push(Bond::of(&binding));
+    }
+    Ok((bindings, page.end()?.resource_version))
+}
+
 /// Whether these bindings of a workspace bind the API. Beside one in deletion, only one counts that has bound it:
 /// another may have been refused, because of the first.
-fn bind(bindings: &[Value]) -> bool {
-    let mut lasting = bindings.iter().filter(|one| !is_in_deletion(one));
-    if bindings.iter().any(is_in_deletion) {
-        return lasting.any(has_bound);
+fn bind(bindings: &[Bond]) -> bool {
+    let mut lasting = bindings.iter().filter(|one| !one.leaves);
+    if bindings.iter().any(|one| one.leaves) {
+        return lasting.any(|one| one.has_bound);
     }
     lasting.next().is_some()
 }
@@ -250,7 +274,7 @@ mod tests {
         let mut leaves = ready.clone();
         leaves["metadata"]["deletionTimestamp"] = "now".into();
         let bind = |bindings: &[&Value]| {
-            let bindings: Vec<_> = bindings.iter().map(|one| (*one).clone()).collect();
+            let bindings: Vec<_> = bindings.iter().map(|one| Bond::of(one)).collect();
             super::bind(&bindings)
         };
         assert!(!bind(&[]) && !bind(&[&leaves]));

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::options::AgentOptions;
 use super::process::{AgentError, Connections};
@@ -18,9 +19,11 @@ use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{RelatedEnds, binding_kind};
 use crate::publish::rules::Sides;
-use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connection};
+use hawser_runtime::cluster::connection::{
+    AskError, Call, CallError, ConnectError, Connection, REQUEST_TIMEOUT,
+};
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
-use hawser_runtime::cluster::document::typed;
+use hawser_runtime::cluster::document;
 use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
@@ -179,10 +182,11 @@ impl Search {
             "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions,
         });
         let call = Call::delete(&orphan.path, &options);
-        match self.planes.service.ask(call).await {
-            Ok(answer) if is_in_deletion(&answer) => Removal::InDeletion,
+        match self.planes.service.call(call).await {
+            Ok(reply) if reply.status == 404 => Removal::Removed,
+            Ok(reply) if !reply.is_success() => Removal::Failed(reply.refusal().to_string()),
+            Ok(reply) if is_in_deletion(&reply.body) => Removal::InDeletion,
             Ok(_) => Removal::Removed,
-            Err(error) if error.code() == Some(404) => Removal::Removed,
             Err(error) => Removal::Failed(error.to_string()),
         }
     }
@@ -293,12 +297,20 @@ impl Search {
             } = &key;
             let path = collection(kind, namespace.as_deref(), &ends.target.1);
             let what = format!("{path}/{name}");
-            let answer = match self.planes.service.ask(Call::get(&*what)).await {
-                Err(error) if error.code() == Some(404) => continue,
-                Err(source) => return Err(OrphansError::Read { what, source }),
-                Ok(answer) => answer,
+            let reply = self.planes.service.call(Call::get(&*what)).await;
+            let object = match reply {
+                Ok(reply) if reply.status == 404 => continue,
+                Ok(reply) if reply.is_success() => object(&reply.body, kind),
+                Ok(reply) => {
+                    let source = reply.refusal().into();
+                    return Err(OrphansError::Read { what, source });
+                }
+                Err(error) => {
+                    let source = error.into();
+                    return Err(OrphansError::Read { what, source });
+                }
             };
-            let object = typed(answer, kind).map_err(|_| OrphansError::NoObject { what })?;
+            let object = object.ok_or(OrphansError::NoObject { what })?;
             if object.uid() == Some(&uid) {
                 found.push(orphan(
                     Sort::RelatedCopy,
@@ -353,7 +365,7 @@ fn orphan(sort: Sort, workspace: String, path: &str, object: &Object) -> Orphan 
     }
 }
 
-/// All objects of a list, page by page.
+/// All objects of a list, page by page and item by item.
 async fn list(
     at: &Connection,
     kind: &Gvk,
@@ -361,30 +373,47 @@ async fn list(
     query: &str,
 ) -> Result<Vec<Object>, OrphansError> {
     let what = || path.to_owned();
+    let failed = |source| OrphansError::Read {
+        what: what(),
+        source,
+    };
+    let broken = |error: CallError| failed(error.into());
     let mut objects = Vec::new();
     let mut next = String::new();
     loop {
-        let page = Call::get(format!("{path}?limit={PAGE}{query}{next}"));
-        let page = at.ask(page).await;
-        let mut page = page.map_err(|source| OrphansError::Read {
-            what: what(),
-            source,
-        })?;
-        let Value::Array(items) = page["items"].take() else {
-            return Err(OrphansError::NoObject { what: what() });
-        };
-        for item in items {
-            let object = typed(item, kind);
-            objects.push(object.map_err(|_| OrphansError::NoObject { what: what() })?);
+        let call = Call::get(format!("{path}?limit={PAGE}{query}{next}"));
+        let mut page = at.page(call, REQUEST_TIMEOUT).await.map_err(failed)?;
+        while let Some(item) = page.item().await.map_err(broken)? {
+            let object = object(&item, kind);
+            objects.push(object.ok_or_else(|| OrphansError::NoObject { what: what() })?);
         }
-        match page["metadata"]["continue"].as_str() {
-            Some(token) if !token.is_empty() => next = format!("&continue={token}"),
-            _ => return Ok(objects),
+        let token = page.end().map_err(broken)?.next;
+        if token.is_empty() {
+            return Ok(objects);
         }
+        next = format!("&continue={token}");
     }
 }
 
-fn is_in_deletion(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_string()
-        && object["metadata"]["finalizers"].is_array()
+/// An object as the server sent it, even if it is nested too deeply to be read whole.
+fn object(text: &[u8], kind: &Gvk) -> Option<Object> {
+    let text = std::str::from_utf8(text).ok()?;
+    document::object(text, kind).ok()
+}
+
+fn is_in_deletion(object: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Deleted {
+        metadata: DeletedMetadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct DeletedMetadata {
+        deletion_timestamp: Option<String>,
+        finalizers: Vec<String>,
+    }
+    let read = serde_json::from_slice::<Deleted>(object);
+    read.is_ok_and(|Deleted { metadata }| {
+        metadata.deletion_timestamp.is_some() && !metadata.finalizers.is_empty()
+    })
 }

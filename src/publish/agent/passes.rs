@@ -166,9 +166,13 @@ impl PassDialect for ObjectPass {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.passes.cache.bytes(&self.anchor)
+    }
+
     /// Small objects without evaluated rules are computed at once: waiting for a turn would take as long.
     fn is_heavy(&self) -> bool {
-        self.publication.compiled().evaluates() || self.passes.cache.bytes(&self.anchor) >= LARGE
+        self.publication.compiled().evaluates() || self.bytes() >= LARGE
     }
 
     /// The published object, if nothing that was created for it has to be deleted.

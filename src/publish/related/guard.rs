@@ -20,6 +20,8 @@ pub(super) struct Guard<'a> {
     pub(super) status_is_providers: bool,
     /// Whether consumers have no influence on the namespace of the copy.
     pub(super) mapping_is_owners: bool,
+    /// Whether that namespace is open to entries all the same.
+    pub(super) mapping_is_open: bool,
     /// The namespace of the agent.
     pub(super) agent: &'a str,
 }
@@ -46,10 +48,11 @@ impl Guard<'_> {
             return closed("it is never allowed");
         }
         // It is where the owner puts what belongs to this very object.
-        if is_mapped {
+        if is_mapped && self.mapping_is_open {
             return Ok(());
         }
-        let own = self.is_own(self.entry.namespaces.as_ref());
+        let own = self.entry.namespaces.as_ref();
+        let own = own.is_some_and(|values| self.is_own(values));
         let is_workspace = namespace == self.remote.cluster || namespace == self.path;
         if own || is_workspace || self.entry.allowed_namespaces.contains(namespace) {
             return Ok(());
@@ -58,9 +61,8 @@ impl Guard<'_> {
     }
 
     /// Whether consumers have no influence on a value on the service cluster.
-    fn is_own(&self, values: Option<&Values>) -> bool {
-        let author = values.map(|values| values.authors(self.entry.origin).service);
-        match author.unwrap_or(Author::Owner) {
+    fn is_own(&self, values: &Values) -> bool {
+        match values.authors(self.entry.origin).service {
             Author::Owner => true,
             Author::Status => self.status_is_providers,
             Author::Consumer => false,
@@ -69,7 +71,7 @@ impl Guard<'_> {
 
     /// A cluster-scoped object differs from another tenant's by its name only.
     fn cluster_scoped(&self, key: &Key) -> Result<(), Reason> {
-        let own = self.is_own(Some(&self.entry.names));
+        let own = self.is_own(&self.entry.names);
         let proves = self.entry.choices.require_link && self.entry.origin == Origin::Service;
         if own || proves {
             return Ok(());

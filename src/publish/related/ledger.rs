@@ -4,6 +4,7 @@
 //! Until a published object has had a pass, the records in its memory count as its claims.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -18,26 +19,31 @@ pub struct ClaimOwner {
     pub cluster: Arc<str>,
 }
 
-/// A claim on an object: that it exists, as a copy does, or that it has a finalizer.
+/// A claim on an object: that it exists, as a copy does, or that it is an original.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectClaim {
     key: Key,
-    /// By this finalizer.
-    hold: Option<Arc<str>>,
+    /// The finalizer of an original, which may have none.
+    original: Option<Arc<str>>,
 }
 
 impl ObjectClaim {
     pub fn copy(key: &Key) -> Self {
         Self {
             key: any_version(key),
-            hold: None,
+            original: None,
         }
+    }
+
+    /// An original that no finalizer keeps.
+    pub fn original(key: &Key) -> Self {
+        Self::held(key, "")
     }
 
     pub fn held(key: &Key, finalizer: &str) -> Self {
         Self {
             key: any_version(key),
-            hold: Some(finalizer.into()),
+            original: Some(finalizer.into()),
         }
     }
 }
@@ -144,6 +150,22 @@ impl Ledger {
         let state = self.0.lock();
         let holders = state.by_claim.get(claim);
         holders.is_some_and(|holders| holders.iter().any(|holder| holder != by))
+    }
+
+    /// Whether the original of a copy is itself made from what is in the place of the copy. Both would be written from
+    /// each other for ever.
+    pub fn leads_back(&self, original: &Key, copy: &Key) -> bool {
+        let (made, there) = (ObjectClaim::copy(original), ObjectClaim::copy(copy));
+        let state = self.0.lock();
+        let mut holders = state.by_claim.get(&made).into_iter().flatten();
+        holders.any(|holder| {
+            let objects = state.claims.get(holder).map(|claims| &claims.objects);
+            let after = |all: &BTreeSet<ObjectClaim>| {
+                let next = all.range((Excluded(&there), Unbounded)).next();
+                next.is_some_and(|claim| claim.key == there.key)
+            };
+            objects.is_some_and(after)
+        })
     }
 
     /// Whether anybody else created this copy: a claim is no proof of that.
@@ -288,6 +310,22 @@ mod tests {
         assert!(ledger.is_shared(&two, &held("x")));
         assert!(!ledger.is_shared(&two, &held("y")));
         assert!(!ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
+    }
+
+    #[test]
+    fn an_original_that_is_made_from_its_own_copy_is_found_out() {
+        let ledger = Ledger::default();
+        let (ours, theirs) = (key("v1", "a"), key("v1", "b"));
+        let pair =
+            |original: ObjectClaim, copy: &Key| BTreeSet::from([original, ObjectClaim::copy(copy)]);
+        for original in [ObjectClaim::original(&ours), ObjectClaim::held(&ours, "f")] {
+            ledger.wants(&who("a", "1"), pair(original, &theirs), BTreeSet::new());
+            assert!(ledger.leads_back(&theirs, &key("v2", "a")));
+            assert!(!ledger.leads_back(&ours, &theirs));
+            assert!(!ledger.leads_back(&theirs, &key("v1", "c")));
+        }
+        ledger.wants(&who("a", "1"), BTreeSet::new(), BTreeSet::new());
+        assert!(!ledger.leads_back(&theirs, &ours));
     }
 
     #[test]

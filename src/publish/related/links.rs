@@ -273,6 +273,7 @@ impl Making<'_> {
             local,
             status_is_providers: types.subresources.contains(&"status"),
             mapping_is_owners: self.compiled.naming.namespace_is_owners(),
+            mapping_is_open: self.compiled.mapping_is_open(),
             agent: &self.compiled.agent.namespace,
         };
         let is_primary = |key: &Key| same_object(key, &self.rules.anchor());
@@ -324,7 +325,7 @@ impl Making<'_> {
         };
         let policy = Policy {
             source_finalizer: (entry.origin == Origin::Kcp).then(|| Finalizer::new(&finalizer)),
-            adoption: self.adoption(entry, &target),
+            adoption: self.adoption(entry, &source, &target),
             ..policy(entry)
         };
         Ok(Link {
@@ -492,7 +493,10 @@ impl Making<'_> {
     /// A copy is created after the memory records it. So an object without a record, while the memory exists, is not
     /// Hawser's, unless another object of the same workspace created it. It is adopted if its content is the desired
     /// one already, and stays when it is no longer wanted.
-    fn adoption(&self, entry: &Entry, target: &Key) -> Adoption {
+    fn adoption(&self, entry: &Entry, source: &Key, target: &Key) -> Adoption {
+        if self.around.ledger.leads_back(source, target) {
+            return Adoption::Never;
+        }
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
         let is_known = |(id, record): (&LinkId, &hawser_sync::Entry)| {
             let known = Identity::read(id).map(|identity| identity.target(sides, remote));
@@ -552,7 +556,8 @@ pub(super) fn count(ledger: &Ledger, by: &ClaimOwner, link: &mut Link) {
 }
 
 fn claims(link: &Link) -> impl Iterator<Item = ObjectClaim> {
-    copy(link).into_iter().chain(held(link))
+    let original = || Some(ObjectClaim::original(link.source.key()?));
+    copy(link).into_iter().chain(held(link).or_else(original))
 }
 
 /// Keeps objects that others claim too: the copy stays, and its original keeps the finalizer.

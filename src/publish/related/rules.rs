@@ -8,7 +8,7 @@ use super::entry::Entry;
 use crate::mutation::MutationError;
 use crate::mutation::Pipeline;
 use crate::publish::marks;
-use crate::publish::rules::renamed;
+use crate::publish::rules::{check_credential, renamed};
 use crate::publish::types::Origin;
 use hawser_sync::{Code, Key, Made, Marks, Owner, Reason, Rules};
 use kube_lang::object::{Gvk, Object, numbers};
@@ -84,6 +84,9 @@ impl Rules for PairRules {
     ) -> Result<Object, Reason> {
         let mut desired = renamed(mutated, &source.gvk(), source.namespace(), source.name());
         desired.metadata_mut().remove("generateName");
+        if self.entry.origin == Origin::Kcp {
+            check_credential(&self.target.kind, source, &desired)?;
+        }
         if self.status_apart || self.entry.choices.sync_status {
             desired.root_mut().remove("status");
         }

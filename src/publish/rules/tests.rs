@@ -612,6 +612,26 @@ fn a_copy_in_a_closed_namespace_is_written_no_more_and_goes_with_its_object() {
 }
 
 #[test]
+fn no_published_secret_asks_the_service_cluster_for_a_token() {
+    for (of_type, want) in [("Opaque", Code::InStep), (ACCOUNT_TOKEN, Code::Forbidden)] {
+        let types = Types {
+            local: Gvk::new("", "v1", "Secret").into(),
+            remote: Gvk::new("remote.com", "v1alpha1", "RemoteThing").into(),
+            local_scope: LocalScope::Namespaced,
+            subresources: Vec::new(),
+            remote_status: false,
+        };
+        let stage = Stage::of(json!({}), types);
+        let subject = stage.create(CLUSTER, "a", json!({}));
+        stage
+            .hands
+            .patch(&subject.anchor, json!({ "type": of_type }));
+        stage.pass(&subject);
+        assert_eq!(stage.pass(&subject).1, want);
+    }
+}
+
+#[test]
 fn names_of_consumers_take_nothing_over_where_they_are_guarded() {
     let met = |naming: Value, safety: Value, namespace: &str| {
         let stage = Stage::new(json!({"naming": naming, "safety": safety}));

@@ -186,6 +186,23 @@ impl Cache {
             .unwrap_or(0)
     }
 
+    /// Finds objects by labels. `keep` decides by their size which of them are read whole; of the others, identity and
+    /// labels are.
+    pub(crate) fn find_within(
+        &self,
+        scope: &Scope,
+        labels: &Labels,
+        keep: &dyn Fn(usize) -> bool,
+    ) -> Found {
+        let found = self.tables(scope).into_iter().find_map(|table| {
+            match table.find(&scope.cluster, labels, keep) {
+                Found::All(all) => Some(all),
+                Found::Unknown => None,
+            }
+        });
+        found.map_or(Found::Unknown, Found::All)
+    }
+
     fn tables(&self, scope: &Scope) -> SourceTables {
         let Some(source) = self.source(&scope.side, &scope.cluster) else {
             return SourceTables::new();
@@ -211,13 +228,7 @@ impl Store for Cache {
     }
 
     fn find(&self, scope: &Scope, labels: &Labels) -> Found {
-        let found = self.tables(scope).into_iter().find_map(|table| {
-            match table.find(&scope.cluster, labels) {
-                Found::All(all) => Some(all),
-                Found::Unknown => None,
-            }
-        });
-        found.map_or(Found::Unknown, Found::All)
+        self.find_within(scope, labels, &|_| true)
     }
 
     fn saw_deletion(&self, key: &Key) -> bool {

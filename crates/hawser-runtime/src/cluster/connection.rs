@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, Response, Uri};
 use http_body_util::BodyExt as _;
@@ -40,6 +40,8 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest response that is read in one piece. Lists are read item by item.
 const LARGEST_ANSWER: usize = 64 << 20;
+/// The number of bytes that are read of a refusal: a webhook of a workspace may write it.
+const LARGEST_REFUSAL: usize = 1 << 20;
 
 /// Observes every call.
 pub trait Observer: Send + Sync {
@@ -205,13 +207,16 @@ impl Reply {
         Refusal::read(self.status, &self.body)
     }
 
-    /// Whether the response is a document of the API, not plain text from a proxy.
+    /// Whether the response is a document of the API, perhaps only its beginning, and not plain text from a proxy.
     fn is_status(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct Kind {
             kind: String,
         }
-        serde_json::from_slice::<Kind>(&self.body).is_ok_and(|found| found.kind == "Status")
+        match serde_json::from_slice::<Kind>(&self.body) {
+            Ok(found) => found.kind == "Status",
+            Err(error) => error.is_eof() && self.body.starts_with(b"{"),
+        }
     }
 }
 
@@ -444,20 +449,40 @@ fn dry_deletion(options: &[u8]) -> Result<Bytes, CallError> {
     Ok(bytes(&options))
 }
 
-/// Reads a response to its last byte.
+/// Reads a response to its last byte, and no more of a refusal than can be of use.
 async fn whole(response: Response<Body>) -> Result<Reply, CallError> {
-    let status = response.status().as_u16();
+    let status = response.status();
     let retry_after = retry_after(&response);
-    let body = http_body_util::Limited::new(response.into_body(), LARGEST_ANSWER)
-        .collect()
-        .await
-        .map_err(|error| CallError::Unreachable(chain(&*error)))?
-        .to_bytes();
+    let mut body = response.into_body();
+    let body = if status.is_success() {
+        let whole = http_body_util::Limited::new(body, LARGEST_ANSWER).collect();
+        let whole = whole.await;
+        whole
+            .map_err(|error| CallError::Unreachable(chain(&*error)))?
+            .to_bytes()
+    } else {
+        let mut text = BytesMut::new();
+        read_refusal(&mut body, &mut text).await?;
+        text.freeze()
+    };
     Ok(Reply {
-        status,
+        status: status.as_u16(),
         body,
         retry_after,
     })
+}
+
+/// Adds the beginning of a refusal to a text.
+async fn read_refusal(body: &mut Body, text: &mut BytesMut) -> Result<(), CallError> {
+    while text.len() < LARGEST_REFUSAL
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|error| CallError::Unreachable(chain(&error)))?;
+        if let Some(data) = frame.data_ref() {
+            text.extend_from_slice(data);
+        }
+    }
+    Ok(())
 }
 
 async fn within<T>(

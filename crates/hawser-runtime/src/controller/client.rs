@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::reading::PassReading;
 use super::{Controller, Dialect, PassDialect as _};
 use crate::cluster::queue::{QueueKey as _, Work};
 use hawser_sync::{Answer, Cluster, Contest, Failure, Key, Request};
@@ -30,6 +31,7 @@ pub(super) struct PassClient<'a, D: Dialect> {
     pub(super) controller: &'a Controller<D>,
     pub(super) pass: &'a D::Pass,
     pub(super) work: &'a Work<D::Id>,
+    pub(super) reading: &'a PassReading<'a>,
     pub(super) passed: Mutex<Passed>,
 }
 
@@ -41,6 +43,8 @@ pub(super) struct Passed {
     /// The earliest time at which a postponed request may be sent.
     pub(super) put_off: Option<Duration>,
     pub(super) wrote: bool,
+    /// The pass has read more than there is room for beside others.
+    is_crowded: bool,
 }
 
 impl<D: Dialect> PassClient<'_, D> {
@@ -48,6 +52,10 @@ impl<D: Dialect> PassClient<'_, D> {
     async fn send_if_allowed(&self, request: &Request) -> Result<Answer, Withheld> {
         let (controller, pass) = (self.controller, self.pass);
         pass.check_active().map_err(Failure::Unavailable)?;
+        if self.passed.lock().is_crowded {
+            let why = "other large objects of the workspace are processed first".to_owned();
+            return Err(Failure::NotSent(why).into());
+        }
         let deletion = pass.deletion(request);
         if let Some(deletion) = &deletion {
             self.passed.lock().deletions.push(deletion.key.clone());
@@ -91,6 +99,9 @@ impl<D: Dialect> Cluster for PassClient<'_, D> {
             evaluation.run(self.work.key.tenant(), work).await;
         } else {
             work();
+        }
+        if !self.reading.fits() {
+            self.passed.lock().is_crowded = true;
         }
     }
 

@@ -4,60 +4,31 @@
 //! The cost of an object is bounded, but the bound is a thousand times the usual cost. A long computation has a thread
 //! of the operating system, which shares the processors between it and everything else.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::Semaphore;
 use tokio::task::block_in_place;
 
-/// The number of tenants that are kept before those without a pass are dropped.
-const KEPT: usize = 128;
+use super::shares::PermitShares;
 
 /// The permits to compute.
-pub(super) struct Evaluation {
-    turns: Semaphore,
-    /// The number of permits that one tenant may have.
-    share: usize,
-    tenants: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
-}
+pub(super) struct Evaluation(PermitShares);
 
 impl Evaluation {
     /// One permit for each processor, at least two, so that no tenant has all of them.
     pub(super) fn new(processors: usize) -> Self {
         let turns = processors.max(2);
-        Self {
-            turns: Semaphore::new(turns),
-            share: turns / 2,
-            tenants: Mutex::default(),
-        }
+        Self(PermitShares::new(turns, turns / 2))
     }
 
     /// Computes when it is this tenant's turn. Tenants come in the order of their requests.
     pub(super) async fn run<T>(&self, tenant: &Arc<str>, work: impl FnOnce() -> T) -> T {
-        let share = self.share_of(tenant);
-        let proof = "the semaphore of an evaluation is never closed";
-        let _of_share = share.acquire().await.expect(proof);
-        let _turn = self.turns.acquire().await.expect(proof);
+        let _turn = self.0.acquire(tenant, 1).await;
         match Handle::current().runtime_flavor() {
             RuntimeFlavor::MultiThread => block_in_place(work),
             // There is no other thread that could go on with everything else.
             _ => work(),
         }
-    }
-
-    fn share_of(&self, tenant: &Arc<str>) -> Arc<Semaphore> {
-        let mut tenants = self.tenants.lock();
-        if let Some(share) = tenants.get(tenant).and_then(Weak::upgrade) {
-            return share;
-        }
-        if tenants.len() >= KEPT {
-            tenants.retain(|_, share| share.strong_count() > 0);
-        }
-        let share = Arc::new(Semaphore::new(self.share));
-        tenants.insert(Arc::clone(tenant), Arc::downgrade(&share));
-        share
     }
 }
 
@@ -65,6 +36,7 @@ impl Evaluation {
 mod tests {
     use std::sync::mpsc;
 
+    use parking_lot::Mutex;
     use tokio::sync::mpsc::unbounded_channel;
     use tokio::task::JoinSet;
 
@@ -100,14 +72,5 @@ mod tests {
         );
         drop(long);
         assert_eq!(passes.join_all().await.len(), 32);
-    }
-
-    #[tokio::test]
-    async fn tenants_without_passes_are_forgotten() {
-        let evaluation = Evaluation::new(2);
-        for i in 0..10 * KEPT {
-            evaluation.run(&i.to_string().into(), || ()).await;
-        }
-        assert!(evaluation.tenants.lock().len() <= KEPT);
     }
 }

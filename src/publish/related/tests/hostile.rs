@@ -619,6 +619,144 @@ fn a_name_that_cannot_be_made_tells_nothing_of_what_is_in_the_object() {
 }
 
 #[test]
+fn a_namespace_that_a_consumer_gives_its_copy_is_closed_where_names_are_guarded() {
+    let names = json!({"up": "mine", "down": "root"});
+    for (naming, safety, allowed, want) in [
+        ("$remoteNamespace", "Open", false, Code::InStep),
+        ("$remoteNamespace", "Guarded", false, Code::NamespaceClosed),
+        ("$remoteNamespace", "Guarded", true, Code::InStep),
+        ("vault", "Guarded", false, Code::InStep),
+        (
+            "$remoteClusterName-$remoteNamespace",
+            "Guarded",
+            false,
+            Code::InStep,
+        ),
+    ] {
+        let mut entries = json!([
+            entry("up", "kcp", by_path("spec.up")),
+            entry("down", "service", by_path("spec.down")),
+        ]);
+        if allowed {
+            for entry in entries.as_array_mut().unwrap() {
+                entry["allowedNamespaces"] = json!(["vault"]);
+            }
+        }
+        let stage = Stage::of(json!({"naming": {"namespace": naming}, "related": entries,
+            "safety": {"consumerNames": safety}}));
+        let mapped = naming.replace("$remoteClusterName", C);
+        let mapped = mapped.replace("$remoteNamespace", "vault");
+        stage.put(&stage.secret("service", "", &mapped, "root"), "treasure");
+        stage.put(&stage.secret("kcp", C, "vault", "mine"), "v");
+        let codes = stage.rest_in(C, "vault", "a", names.clone());
+        assert_eq!(codes, [want, want], "{naming} {safety} {allowed}");
+        let is_open = want == Code::InStep;
+        let read = stage.value(&stage.secret("kcp", C, "vault", "root"));
+        assert_eq!(read.is_some(), is_open, "{naming} {safety}");
+        let written = stage.value(&stage.secret("service", "", &mapped, "mine"));
+        assert_eq!(written.is_some(), is_open, "{naming} {safety}");
+    }
+}
+
+/// The server would fill it with a credential, and another entry would bring it to the workspace.
+#[test]
+fn no_secret_of_a_consumer_asks_the_service_cluster_for_a_token() {
+    let stage = Stage::new(json!([entry("up", "kcp", by_path("spec.up"))]));
+    let put = |name: &str, of_type: &str| {
+        let key = stage.secret("kcp", C, "default", name);
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "type": of_type, "metadata": {
+            "name": name, "namespace": "default",
+            "annotations": {"kubernetes.io/service-account.name": "default"}}});
+        stage.hands.put(&key, &Object::new(object).unwrap());
+    };
+    let token = "kubernetes.io/service-account-token";
+    put("token", token);
+    put("plain", "Opaque");
+    stage.create(C, "a", json!({"up": ["token", "plain"]}));
+    let settle = || {
+        for _ in 0..4 {
+            stage.pass(C, "a");
+        }
+        let (words, codes) = stage.pass(C, "a");
+        assert!(
+            words.iter().all(|word| word.starts_with("get ")),
+            "{words:?}"
+        );
+        codes
+    };
+    let mut codes = settle();
+    codes.sort();
+    assert_eq!(codes, [Code::InStep, Code::Forbidden]);
+    let copy = |name| stage.hands.object(&stage.secret("service", "", C, name));
+    assert!(copy("plain").is_some() && copy("token").is_none());
+    // Nor when it becomes one.
+    stage
+        .hands
+        .delete(&stage.secret("kcp", C, "default", "plain"));
+    settle();
+    put("plain", token);
+    assert_eq!(settle(), [Code::Forbidden; 2]);
+    assert!(copy("plain").is_none());
+}
+
+/// Both would be written from each other for ever.
+#[test]
+fn no_original_is_the_copy_of_its_own_copy() {
+    let entries = json!([
+        entry("up", "kcp", by_path("spec.up")),
+        entry("down", "service", by_path("spec.down")),
+    ]);
+    let both = [json!({"up": "s", "down": "s"})];
+    let apart = [json!({"up": "s"}), json!({"down": "s"})];
+    let reversed = [json!({"down": "s"}), json!({"up": "s"})];
+    for specs in [&both[..], &apart, &reversed] {
+        for side in ["kcp", "service"] {
+            let stage = Stage::new(entries.clone());
+            let (ours, theirs) = (
+                stage.secret("kcp", C, "default", "s"),
+                stage.secret("service", "", C, "s"),
+            );
+            let (first, second) = match side {
+                "kcp" => (&ours, &theirs),
+                _ => (&theirs, &ours),
+            };
+            stage.put(first, "1");
+            for (number, spec) in specs.iter().enumerate() {
+                stage.create(C, &format!("a{number}"), spec.clone());
+            }
+            let settle = || {
+                let mut codes = Vec::new();
+                for _ in 0..4 {
+                    codes = (0..specs.len())
+                        .flat_map(|number| stage.pass(C, &format!("a{number}")).1)
+                        .collect();
+                }
+                for number in 0..specs.len() {
+                    codes.extend(stage.rest(C, &format!("a{number}")));
+                }
+                codes
+            };
+            settle();
+            assert_eq!(
+                stage.value(second).as_deref(),
+                Some("1"),
+                "{side} {specs:?}"
+            );
+            // The first one is the original, and the copy follows.
+            stage.hands.patch(first, json!({"data": {"k": "2"}}));
+            let codes = settle();
+            assert_eq!(stage.value(first).as_deref(), Some("2"), "{side} {specs:?}");
+            assert_eq!(
+                stage.value(second).as_deref(),
+                Some("2"),
+                "{side} {specs:?}"
+            );
+            assert!(codes.contains(&Code::AdoptionRefused), "{codes:?}");
+        }
+    }
+}
+
+#[test]
 fn where_copies_are_put_into_default_it_is_open_to_what_belongs_to_them() {
     for naming in ["{{ .Object.metadata.namespace }}", "default"] {
         let spec = json!({"naming": {"namespace": naming}, "related": [entry("e", "service", by_path("spec.name"))]});

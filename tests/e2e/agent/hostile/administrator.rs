@@ -148,27 +148,28 @@ async fn bindings(scene: &mut Scene<'_>) -> Result<()> {
         )
         .await?;
     scene
-        .attack("the claims are rejected and accepted", async |scene| {
-            let at = format!("{BINDING}/{EXPORT}");
-            for state in ["Rejected", "Accepted"] {
-                let mut binding = scene.bad.plane.get(&at).await?;
-                for claim in binding["spec"]["permissionClaims"]
-                    .as_array_mut()
-                    .into_iter()
-                    .flatten()
-                {
-                    claim["state"] = state.into();
+        .attack(
+            "the claims are rejected and accepted in a loop",
+            async |scene| {
+                let at = format!("{BINDING}/{EXPORT}");
+                for round in 0..20 {
+                    let state = ["Rejected", "Accepted"][round % 2];
+                    let mut binding = scene.bad.plane.get(&at).await?;
+                    for claim in binding["spec"]["permissionClaims"]
+                        .as_array_mut()
+                        .into_iter()
+                        .flatten()
+                    {
+                        claim["state"] = state.into();
+                    }
+                    let _refused = scene.bad.plane.replace(&at, &binding).await;
+                    scene
+                        .put(&format!("claims{round}"), json!({"up": "busy0-up"}))
+                        .await;
                 }
-                let _refused = scene.bad.plane.replace(&at, &binding).await;
-                scene
-                    .put(
-                        &format!("claims-{}", state.to_lowercase()),
-                        json!({"up": "busy0-up"}),
-                    )
-                    .await;
-            }
-            Ok(())
-        })
+                Ok(())
+            },
+        )
         .await?;
     scene
         .attack(
@@ -194,6 +195,39 @@ async fn bindings(scene: &mut Scene<'_>) -> Result<()> {
             }
             Ok(())
         })
+        .await?;
+    scene
+        .attack(
+            "bindings of 200 KB, and one that changes all the time",
+            async |scene| {
+                let at = format!("{BINDING}/{EXPORT}");
+                let first = scene.bad.plane.get(&at).await?;
+                let other = |n: usize| format!("other{n}");
+                for n in 0..20 {
+                    let binding = json!({
+                        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding",
+                        "metadata": {"name": other(n), "annotations": {
+                            "example.com/large": "x".repeat(200_000)}},
+                        "spec": first["spec"],
+                    });
+                    scene.bad.plane.create(BINDING, &binding).await?;
+                }
+                for n in 0..100 {
+                    let labels = json!({"metadata": {"labels": {"n": n.to_string()}}});
+                    let _refused = scene.bad.plane.merge(&at, labels).await;
+                }
+                scene.remove("busy0").await;
+                scene.bad.await_gone(scene.kind(), "busy0").await;
+                for n in 0..20 {
+                    scene
+                        .bad
+                        .plane
+                        .delete(&format!("{BINDING}/{}", other(n)))
+                        .await?;
+                }
+                Ok(())
+            },
+        )
         .await?;
     scene
         .attack("the workspace unbinds and binds again", async |scene| {

@@ -109,6 +109,39 @@ async fn amounts(scene: &mut Scene<'_>) -> Result<()> {
         .await?;
     scene
         .attack(
+            "eight objects of 1.2 MB that are many small values",
+            async |scene| {
+                let values: Vec<Value> = (0..100_000).map(|n| json!({"a": n})).collect();
+                for n in 0..8 {
+                    scene
+                        .put(&format!("crumbs{n}"), json!({"values": values}))
+                        .await;
+                }
+                Ok(())
+            },
+        )
+        .await?;
+    scene
+        .attack("names as long as servers take them", async |scene| {
+            let namespace = "n".repeat(63);
+            let _refused = scene.bad.plane.namespace(&namespace, json!({})).await;
+            let name = format!("{}x", "l.".repeat(126));
+            for (namespace, label) in [("default", "a"), (namespace.as_str(), "b")] {
+                let mut object = scene
+                    .kind()
+                    .object(&name, json!({"up": name, "down": name}));
+                let key = format!("{}/{}", "d".repeat(253), "k".repeat(63));
+                object["metadata"]["labels"] = json!({key.clone(): "v".repeat(63), "l": label});
+                object["metadata"]["annotations"] = json!({key: "v"});
+                let place = scene.kind().within(namespace);
+                scene.bad.plane.create(&place, &object).await?;
+            }
+            scene.copied(&name).await;
+            Ok(())
+        })
+        .await?;
+    scene
+        .attack(
             "five thousand elements with a step for each",
             async |scene| {
                 let items: Vec<Value> = (0..5_000)

@@ -8,7 +8,94 @@ use super::{Scene, secrets};
 pub(super) async fn attacks(scene: &mut Scene<'_>) -> Result<()> {
     takes(scene).await?;
     names(scene).await?;
-    churn(scene).await
+    churn(scene).await?;
+    circles(scene).await
+}
+
+async fn circles(scene: &mut Scene<'_>) -> Result<()> {
+    scene
+        .attack(
+            "one Secret is original and copy, of one object and of two",
+            async |scene| {
+                for (name, specs) in [
+                    ("both", vec![json!({"up": "both", "down": "both"})]),
+                    (
+                        "circle",
+                        vec![json!({"up": "circle"}), json!({"down": "circle"})],
+                    ),
+                ] {
+                    scene.put_secret(name, json!({"k": "1"})).await;
+                    for (number, spec) in specs.into_iter().enumerate() {
+                        scene.put(&format!("{name}{number}"), spec).await;
+                        scene.copied(&format!("{name}{number}")).await;
+                    }
+                    let change = json!({"stringData": {"k": "2"}});
+                    let original = secrets().at("default", name);
+                    scene.bad.plane.merge(&original, change).await?;
+                    let copy = secrets().at(&scene.bad.cluster, name);
+                    testbed::eventually(super::SOON, "the copy follows", async || {
+                        let copy = scene.world().service.get(&copy).await?;
+                        anyhow::ensure!(copy["data"]["k"] == "Mg==", "{copy}");
+                        Ok(())
+                    })
+                    .await;
+                    let original = scene.bad.plane.get(&original).await?;
+                    anyhow::ensure!(original["data"]["k"] == "Mg==", "{original}");
+                }
+                Ok(())
+            },
+        )
+        .await?;
+    scene
+        .attack("a Secret that asks for a token", async |scene| {
+            let token = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+                "metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "default"}}});
+            scene.bad.plane.create(&secrets().within("default"), &token).await?;
+            scene.put("asks", json!({"up": "token", "down": "token"})).await;
+            scene.copied("asks").await;
+            scene.put_secret("after", json!({"k": "v"})).await;
+            scene.patch("asks", json!({"spec": {"up": ["after", "token"]}})).await;
+            let service = &scene.world().service;
+            testbed::eventually(super::SOON, "the other one is copied", async || {
+                service.get(&secrets().at(&scene.bad.cluster, "after")).await?;
+                Ok(())
+            })
+            .await;
+            let found = service.find(&secrets().at(&scene.bad.cluster, "token")).await?;
+            anyhow::ensure!(found.is_none(), "{found:?}");
+            Ok(())
+        })
+        .await?;
+    scene
+        .attack(
+            "twelve objects that refer to the same twenty Secrets of 900 KB",
+            async |scene| {
+                let names: Vec<String> = (0..20).map(|n| format!("vast{n}")).collect();
+                for name in &names {
+                    let data = json!({"k": "x".repeat(650_000)});
+                    scene.put_secret(name, data).await;
+                }
+                for n in 0..12 {
+                    scene.put(&format!("vasts{n}"), json!({"up": names})).await;
+                }
+                Ok(())
+            },
+        )
+        .await?;
+    scene
+        .attack("they are deleted", async |scene| {
+            for n in 0..12 {
+                scene.remove(&format!("vasts{n}")).await;
+            }
+            for n in 0..12 {
+                scene
+                    .bad
+                    .await_gone(scene.kind(), &format!("vasts{n}"))
+                    .await;
+            }
+            Ok(())
+        })
+        .await
 }
 
 async fn takes(scene: &mut Scene<'_>) -> Result<()> {

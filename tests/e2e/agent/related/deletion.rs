@@ -449,6 +449,13 @@ async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
             uid(world, place).await?;
         }
     }
+    // One that is nested too deeply to be parsed is an orphan as well.
+    let (open, close) = ("[".repeat(300), "]".repeat(300));
+    let deep = format!(r#"{{"status":{{"deep":{open}{close}}}}}"#);
+    let place = format!("{}/status", places[0]);
+    world.service.send("PATCH", &place, deep).await?;
+    let (fine, said) = orphans(world, &["list"]).await?;
+    ensure!(fine && said.contains("3 orphans"), "{said}");
     let (fine, said) = orphans(world, &["remove", "--confirm=3"]).await?;
     ensure!(fine, "{said}");
     for place in &places {

@@ -271,7 +271,13 @@ impl Table {
         entry.map_or(0, |entry| entry.body.text_len())
     }
 
-    pub(super) fn find(&self, cluster: &str, labels: &Labels) -> Found {
+    /// `keep` decides by its size whether an object is read whole.
+    pub(super) fn find(
+        &self,
+        cluster: &str,
+        labels: &Labels,
+        keep: &dyn Fn(usize) -> bool,
+    ) -> Found {
         self.index_labels(labels);
         let state = self.state.read();
         let Some(candidates) = self.candidates(&state, cluster, labels) else {
@@ -286,6 +292,12 @@ impl Table {
                 if !entry.ask() || !state.shares.settles(&key, entry) {
                     return Found::Unknown;
                 }
+                let is_kept = keep(entry.body.text_len());
+                let object = if is_kept {
+                    object
+                } else {
+                    object.left_out().into()
+                };
                 found.push((key, object));
             }
         }

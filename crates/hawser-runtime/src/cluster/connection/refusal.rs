@@ -24,6 +24,8 @@ pub struct StatusCause {
 
 /// The longest part of a response without `Status` that is quoted.
 const QUOTED: usize = 200;
+/// The longest text of a `Status` that is kept, in bytes.
+const LONGEST: usize = 16 << 10;
 
 impl Refusal {
     pub(super) fn read(code: u16, body: &[u8]) -> Self {
@@ -64,7 +66,8 @@ impl Refusal {
 
 fn text(value: &Value, field: &str) -> String {
     let text = value.get(field).and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
+    let text = text.unwrap_or_default();
+    text[..text.floor_char_boundary(LONGEST)].to_owned()
 }
 
 impl fmt::Display for Refusal {

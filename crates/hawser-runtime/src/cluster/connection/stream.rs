@@ -4,8 +4,9 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use http::Response;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use tokio::time::timeout;
 
-use super::{CallError, Refusal, chain};
+use super::{CallError, REQUEST_TIMEOUT, Refusal, chain, read_refusal};
 
 /// The longest line: no object has more than a few megabytes.
 const LONGEST_LINE: usize = 64 << 20;
@@ -60,12 +61,11 @@ impl Streamed {
         }
     }
 
-    /// The refusal, if the status is not a success.
+    /// The refusal, if the status is not a success: as much of it as arrives in time.
     pub async fn refusal(mut self) -> Refusal {
-        let mut text = Vec::new();
-        while let Ok(Some(line)) = self.line().await {
-            text.extend_from_slice(&line);
-        }
-        Refusal::read(self.status, &text)
+        let rest = read_refusal(&mut self.body, &mut self.rest);
+        // The status says enough.
+        let _ = timeout(REQUEST_TIMEOUT, rest).await;
+        Refusal::read(self.status, &self.rest)
     }
 }

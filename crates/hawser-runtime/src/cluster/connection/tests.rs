@@ -229,7 +229,9 @@ async fn silent(begins: &'static [u8]) -> (Connection, mpsc::UnboundedReceiver<(
 async fn every_request_to_a_server_that_does_not_answer_ends_in_time() {
     let begun =
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
-    for begins in [&b""[..], begun] {
+    let refused =
+        b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 999\r\n\r\nno";
+    for begins in [&b""[..], begun, refused] {
         let (server, mut requests) = silent(begins).await;
         let is_late = |error: &CallError| matches!(error, CallError::Timeout(_));
         let mut under_way = JoinSet::new();
@@ -255,11 +257,13 @@ async fn every_request_to_a_server_that_does_not_answer_ends_in_time() {
             }
         });
         // Whether a watch that began falls silent is for its reader to notice.
-        if begins.is_empty() {
+        if begins != begun {
             let watch = server.clone();
             under_way.spawn(async move {
-                let opened = watch.stream(Call::get("/watch")).await;
-                opened.is_err_and(|error| is_late(&error))
+                match watch.stream(Call::get("/watch")).await {
+                    Ok(refused) => refused.refusal().await.message == "no",
+                    Err(error) => is_late(&error),
+                }
             });
         }
         for _ in 0..under_way.len() {
@@ -273,6 +277,57 @@ async fn every_request_to_a_server_that_does_not_answer_ends_in_time() {
         }
         assert!(begun.elapsed() <= REQUEST_TIMEOUT + Duration::from_secs(1));
         tokio::time::resume();
+    }
+}
+
+/// A server that gives this answer to one request, and then ends the connection.
+async fn answers(text: String) -> Connection {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        assert!(socket.read(&mut [0; 4096]).await.unwrap() > 0);
+        // Who has read enough ends the connection.
+        let _ = socket.write_all(text.as_bytes()).await;
+    });
+    Connection::new(kube::Config::new(url.parse().unwrap()), Limits::default()).unwrap()
+}
+
+/// A webhook may say as much as it likes.
+#[tokio::test]
+async fn of_a_refusal_that_does_not_end_a_part_is_read_and_it_holds_up_its_tenant_alone() {
+    let begin = r#"{"kind":"Status","apiVersion":"v1","code":429,"message":""#;
+    let long = "no ".repeat(LARGEST_ANSWER / 3);
+    let server = answers(format!(
+        "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n\r\n{begin}{long}"
+    ))
+    .await;
+    let [bad, good] = ["bad", "good"].map(|tenant| server.of(&tenant.into()));
+    let reply = bad.call(Call::get("/")).await.unwrap();
+    assert_eq!(reply.status, 429);
+    assert!(
+        reply.body.len() < 2 * LARGEST_REFUSAL,
+        "{}",
+        reply.body.len()
+    );
+    assert!(reply.refusal().message.len() <= 800);
+    assert!(matches!(
+        bad.call(Call::get("/")).await,
+        Err(CallError::Held(_))
+    ));
+    assert!(!matches!(
+        good.call(Call::get("/")).await,
+        Err(CallError::Held(_))
+    ));
+}
+
+#[test]
+fn what_a_refusal_says_at_length_is_cut() {
+    let status = json!({"kind": "Status", "code": 403, "message": "é".repeat(1 << 20),
+        "details": {"causes": [{"message": "é".repeat(1 << 20)}]}});
+    let refusal = Refusal::read(403, status.to_string().as_bytes());
+    for text in [&refusal.message, &refusal.causes[0].message] {
+        assert!(text.len() <= 16 << 10 && text.ends_with('é'));
     }
 }
 
