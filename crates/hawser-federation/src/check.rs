@@ -219,11 +219,13 @@ pub fn is_awaited(workload: &Object) -> bool {
 pub fn is_orphaned(federated: &Object) -> bool {
     match federated.annotation(ORPHAN) {
         Some(orphan) => orphan == "true",
-        None => {
-            TARGETS.iter().any(|(kind, _)| *kind == federated.kind())
-                && federated.annotation(PREFERENCES).is_some()
-        }
+        None => is_orphaned_by_default(federated),
     }
+}
+
+pub(crate) fn is_orphaned_by_default(federated: &Object) -> bool {
+    TARGETS.iter().any(|(kind, _)| *kind == federated.kind())
+        && federated.annotation(PREFERENCES).is_some()
 }
 
 /// The replicas for the planner of a `ReplicaSchedulingPreference`, and whether the estimate has to be repeated soon.

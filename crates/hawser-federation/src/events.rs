@@ -25,6 +25,8 @@ pub enum Event<'a> {
     /// Copies in these members are left, because the members have not been ready for too long.
     GivenUp(&'a [&'a str]),
     ComputePlacementFailed(&'a str),
+    /// There is no `FederatedNamespace` in this namespace.
+    NamespaceNotFederated(&'a str),
     /// The placement names clusters that are not registered.
     UnknownClusters(&'a [&'a str]),
     EnsureFinalizerFailed(&'a str),
@@ -40,6 +42,11 @@ pub enum Operation {
     Update,
     Delete,
     RemoveManagedLabel,
+}
+
+/// The error of an event, with the status of the copy that it explains: the event is found by both.
+pub fn with_status(error: impl fmt::Display, status: CopyStatus) -> String {
+    format!("{error} ({})", status.as_str())
 }
 
 /// A copy, as messages name it.
@@ -146,6 +153,7 @@ impl Event<'_> {
             Self::WaitForRemoval(_) => "WaitForRemovalInCluster".to_owned(),
             Self::GivenUp(_) => "RemovalGivenUp".to_owned(),
             Self::ComputePlacementFailed(_) => "ComputePlacementFailed".to_owned(),
+            Self::NamespaceNotFederated(_) => "NamespaceNotFederated".to_owned(),
             Self::UnknownClusters(_) => "UnknownClusters".to_owned(),
             Self::EnsureFinalizerFailed(_) => "EnsureFinalizerError".to_owned(),
             Self::InvalidDeleteOptions(_) => "InvalidDeleteOptions".to_owned(),
@@ -182,6 +190,10 @@ impl fmt::Display for Event<'_> {
             Self::ComputePlacementFailed(error) => {
                 write!(f, "Failed to compute placement: {error}")
             }
+            Self::NamespaceNotFederated(namespace) => write!(
+                f,
+                "Namespace {namespace:?} is not federated: run kubefedctl federate namespace {namespace}"
+            ),
             Self::UnknownClusters(names) => write!(
                 f,
                 "spec.placement.clusters names clusters that are not registered: {}; join them or remove their names",
@@ -241,6 +253,10 @@ mod tests {
             (
                 Event::ComputePlacementFailed("\"Bogus\" is not a valid pod selector operator"),
                 "ComputePlacementFailed: Failed to compute placement: \"Bogus\" is not a valid pod selector operator",
+            ),
+            (
+                Event::NamespaceNotFederated("ns"),
+                "NamespaceNotFederated: Namespace \"ns\" is not federated: run kubefedctl federate namespace ns",
             ),
             (
                 Event::UnknownClusters(&["a", "b"]),

@@ -279,6 +279,11 @@ fn check_contract(exported: &str) -> Result<()> {
             String::new(),
             own,
         ),
+        (
+            "reconcile_federated_resources_duration_seconds",
+            String::new(),
+            own,
+        ),
     ];
     for action in ["create", "update", "delete"] {
         let label = format!("action=\"{action}\"");
@@ -298,7 +303,15 @@ fn check_contract(exported: &str) -> Result<()> {
         ] {
             wanted.push(format!("controller_runtime_{name}{{{label}}}"));
         }
+        let summary = "controller_runtime_reconcile_quantile_seconds";
+        wanted.extend(["sum", "count"].map(|end| format!("{summary}_{end}{{{label}}}")));
+        let deprecated = "controller_runtime_reconcile_duration_seconds";
+        histograms.push((deprecated, label.clone(), own));
         histograms.push(("controller_runtime_reconcile_time_seconds", label, runtime));
+    }
+    wanted.push("joined_cluster_total 0".to_owned());
+    for name in ["join", "unjoin"] {
+        wanted.push(format!("{name}_cluster_duration_seconds_count 0"));
     }
     for (name, label, bounds) in histograms {
         let comma = if label.is_empty() { "" } else { "," };

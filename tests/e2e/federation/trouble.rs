@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hawser_federation::versions::Versions;
+use hawser_runtime::cluster::connection::Call;
 use kube_lang::object::Object;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
@@ -624,6 +625,78 @@ async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> 
                 .until(&copy, |copy| copy["data"]["A"] == "right")
                 .await;
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_is_nested_too_deeply_is_told_and_loses_no_copy_before_its_end() -> Result<()>
+{
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
+    let namespace = testbed::unique("deep");
+    world.namespace(&namespace).await?;
+    let all = federated(&namespace, "federatedconfigmaps");
+    let around = format!(
+        "{}/{namespace}",
+        federated(&namespace, "federatednamespaces")
+    );
+    let (path, other) = (format!("{all}/m"), format!("{all}/other"));
+    for name in ["m", "other"] {
+        host.create(&all, &config_map(name, &everywhere())).await?;
+        host.until_reason(&format!("{all}/{name}"), None).await;
+    }
+    let are_copied = async || -> Result<()> {
+        for (member, name) in members
+            .iter()
+            .flat_map(|member| [(member, "m"), (member, "other")])
+        {
+            let copy = format!("{}/{name}", config_maps(&namespace));
+            ensure!(member.get(&copy).await?.is_some(), "{name} was deleted");
+        }
+        Ok(())
+    };
+    let deep = (0..1000).fold(json!("x"), |inner, _| json!({"a": inner}));
+    let deep = json!({"spec": {"template": {"deep": deep}}});
+    host.send_unread(Call::merge_patch(&*path, &deep)).await?;
+    let message = "Failed to compute placement: the object is nested more than 127 levels deep";
+    host.until_event(&namespace, "ComputePlacementFailed", message)
+        .await;
+    eventually(SOON, "its condition", async || -> Result<()> {
+        let columns = host.columns(&path).await?;
+        let wanted = json!(["m", "False", "ComputePlacementFailed"]);
+        ensure!(
+            columns
+                .as_array()
+                .is_some_and(|all| all.starts_with(wanted.as_array().unwrap())),
+            "{columns}"
+        );
+        Ok(())
+    })
+    .await;
+    are_copied().await?;
+    // Its namespace is what all objects within depend on.
+    host.send_unread(Call::merge_patch(&*around, &deep)).await?;
+    host.patch(
+        &other,
+        &json!({"spec": {"template": {"data": {"A": "new"}}}}),
+    )
+    .await?;
+    host.until_reason(&other, Some("ComputePlacementFailed"))
+        .await;
+    let message = "Failed to compute placement: FederatedNamespace: the object is nested";
+    host.until_event(&namespace, "ComputePlacementFailed", message)
+        .await;
+    are_copied().await?;
+    // Whoever is deleted goes, with its copies.
+    for path in [&other, &path, &around] {
+        host.send_unread(Call::delete(&**path, &json!({}))).await?;
+        host.until_gone(path).await;
+    }
+    for member in &members {
+        let namespace = format!("/api/v1/namespaces/{namespace}");
+        member.until_gone(&namespace).await;
     }
     Ok(())
 }

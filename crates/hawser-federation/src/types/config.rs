@@ -14,7 +14,8 @@ pub const FEATURES: [(&str, &str); 3] = [
 
 /// How the control plane works. It is read when the control plane starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct KubeFedConfigSpec {
     /// `Cluster` or `Namespaced`: whether all namespaces are worked on, or that of the control plane alone.
     pub scope: String,
@@ -77,6 +78,8 @@ pub struct LeaderElectConfig {
 
 /// One feature, switched on or off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(!default)]
 pub struct FeatureGate {
     /// The name of the feature.
     pub name: String,
