@@ -11,6 +11,7 @@
 //! | [`members`] | members: clients, probes, conditions; which of them are ready now |
 //! | [`numbers`] | what is counted, by the names that dashboards of KubeFed know |
 //! | [`options`] | what the command line says |
+//! | [`pages`] | the pages at `--healthz-addr`: probes, and what the process is doing |
 //! | [`passes`] | the work on one federated object |
 //! | [`process`] | all of it together, from start to end |
 //! | [`propagation`] | the types at work: watches, the queue of federated objects, workers |
@@ -25,6 +26,7 @@ pub mod host;
 pub mod members;
 pub mod numbers;
 pub mod options;
+pub mod pages;
 pub mod passes;
 pub mod process;
 pub mod propagation;

@@ -103,6 +103,15 @@ impl Controllers {
         }
     }
 
+    /// How many reconciles run, by controller.
+    pub fn running(&self) -> Vec<(String, usize)> {
+        let known = self.known.lock();
+        let running = known.iter();
+        running
+            .map(|(controller, load)| (controller.clone(), load.busy))
+            .collect()
+    }
+
     /// Sets how many reconciles run.
     pub fn count(&self) {
         for (controller, load) in &*self.known.lock() {

@@ -34,6 +34,8 @@ mod service_status;
 
 /// All requests of a pass to members together take no longer.
 const LIMIT: Duration = Duration::from_secs(30);
+/// When they are given up: a moment before each of them is by itself, with another status.
+const GIVEN_UP: Duration = Duration::from_millis(29_900);
 /// How often an operation is decided about again because something else was there than was known.
 const ATTEMPTS: usize = 4;
 /// When a pass that waits for the first list of a member looks again.
@@ -410,7 +412,7 @@ impl<'a> FederatedPass<'a> {
         let settled = self.members.keys().map(async |member| {
             let under_way = Mutex::new(None);
             let settling = self.settle(&context, member, &under_way);
-            if let Ok(outcome) = timeout(LIMIT, settling).await {
+            if let Ok(outcome) = timeout(GIVEN_UP, settling).await {
                 (member, outcome, false)
             } else {
                 let operation = under_way.lock().unwrap_or(Operation::Update);

@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, ready};
-use http::StatusCode;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,9 +20,7 @@ use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{self, Fence, LeaseOptions, elect};
-use hawser_runtime::process::serve::{
-    self, Health, MetricsPage, Pages, ServeError, Site, SitePage,
-};
+use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 use hawser_runtime::process::shutdown;
 
 use super::events::EventRecorder;
@@ -33,6 +28,7 @@ use super::host::{FederationSettings, SettingsError};
 use super::members::MemberController;
 use super::numbers::FederationNumbers;
 use super::options::FederationOptions;
+use super::pages::ProcessPages;
 use super::propagation::{Propagation, route_host};
 use super::scheduling::{Checks, Scheduler};
 use super::types::TypeController;
@@ -248,38 +244,19 @@ impl ControlPlane {
     }
 }
 
-/// The probes, with the text that monitors of KubeFed know.
-struct ProbePages(Arc<Health>);
-
-impl Site for ProbePages {
-    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
-        let Self(health) = self;
-        let problems = match path {
-            "/healthz" => Some(health.not_alive().into_iter().collect()),
-            "/readyz" => Some(health.not_ready()),
-            _ => None,
-        };
-        let page = problems.map(|problems: Vec<String>| {
-            let text = "text/plain; charset=utf-8";
-            if problems.is_empty() {
-                (StatusCode::OK, text, "OK".to_owned())
-            } else {
-                (StatusCode::SERVICE_UNAVAILABLE, text, problems.join("\n"))
-            }
-        });
-        ready(page).boxed()
-    }
-}
-
 async fn pages(
     options: &FederationOptions,
     numbers: &Arc<FederationNumbers>,
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
+    let probes = ProcessPages {
+        health: Arc::clone(health),
+        numbers: Arc::clone(numbers),
+    };
+    let probes = Pages::Site(Arc::new(probes));
     let numbers = Arc::clone(numbers);
     let metrics = Pages::Site(Arc::new(MetricsPage(move || numbers.render())));
-    let probes = Pages::Site(Arc::new(ProbePages(Arc::clone(health))));
     let wanted = [
         ("--metrics-addr", &options.metrics_address, metrics),
         ("--healthz-addr", &options.healthz_address, probes),

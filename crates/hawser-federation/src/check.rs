@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::object::Object;
 
-use crate::events::Severity;
+use crate::events::{Severity, shortened};
 use crate::pods::{self, Patience, Pod};
 use crate::replicas::design::{self, PREFERENCES, Schedule, Seen, schedule};
 use crate::replicas::{Preferences, Room};
@@ -112,11 +112,11 @@ impl Memory {
     ) -> Checked {
         let preferences = match Preferences::from_annotation(total(workload), Some(annotation)) {
             Ok(preferences) => preferences,
-            Err(error) => return refuse(workload, "InvalidPreferences", error.to_string()),
+            Err(error) => return refuse(workload, "InvalidPreferences", &error.to_string()),
         };
         if around.members.is_empty() {
             let problem = "no cluster is ready that the workload may be placed on: check the conditions of the KubeFedClusters and the placement of the FederatedNamespace";
-            return refuse(workload, "NoClusters", problem.to_owned());
+            return refuse(workload, "NoClusters", problem);
         }
         let assigned = assigned(workload);
         self.members
@@ -306,7 +306,8 @@ fn status(workload: &Object) -> Value {
 }
 
 /// Says what is wrong, and leaves everything as it is.
-fn refuse(workload: &Object, reason: &'static str, problem: String) -> Checked {
+fn refuse(workload: &Object, reason: &'static str, problem: &str) -> Checked {
+    let problem = shortened(problem);
     let before = status(workload);
     let told = before["problem"] == problem;
     let mut after = before;

@@ -7,6 +7,9 @@ use kube_lang::object::Object;
 use crate::status::CopyStatus;
 use crate::types::DELETE_OPTIONS;
 
+/// The length of a message in bytes, as Kubernetes limits it in new events.
+const LONGEST_MESSAGE: usize = 1024;
+
 /// What happened to a federated object or one of its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -42,6 +45,15 @@ pub enum Operation {
     Update,
     Delete,
     RemoveManagedLabel,
+}
+
+/// A message without its end if it is very long. Users' words in it, such as paths of overrides, may have any length.
+pub fn shortened(message: &str) -> String {
+    if message.len() <= LONGEST_MESSAGE {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(LONGEST_MESSAGE - 3);
+    format!("{}...", &message[..end])
 }
 
 /// The error of an event, with the status of the copy that it explains: the event is found by both.
@@ -274,6 +286,14 @@ mod tests {
         for (event, wanted) in rows {
             assert_eq!(format!("{}: {event}", event.reason()), wanted);
         }
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let long = "ß".repeat(1000);
+        let cut = shortened(&long);
+        assert!(cut.len() <= 1024 && cut.ends_with("ß..."), "{cut}");
+        assert_eq!(shortened("short"), "short");
     }
 
     #[test]

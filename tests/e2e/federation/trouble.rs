@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hawser_federation::versions::Versions;
 use hawser_runtime::cluster::connection::Call;
+use kcp_playground::server::{Action, Fault, Matcher, When};
 use kube_lang::object::Object;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
@@ -630,6 +632,74 @@ async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> 
 }
 
 #[tokio::test]
+async fn a_member_that_does_not_answer_and_storms_of_conflicts_are_outlived() -> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
+    let own = |verb: &str, resource: &str, subresource: &str| Matcher {
+        verb: Some(verb.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource: Some(subresource.to_owned()),
+        agent: Some("hawser/".to_owned()),
+        ..Matcher::default()
+    };
+    let storm = |matcher: Matcher| Fault {
+        times: Some(5),
+        ..Fault::new(
+            matcher,
+            Action::Status {
+                code: 409,
+                when: When::Before,
+            },
+        )
+    };
+    let playgrounds = world.playgrounds()?;
+    for matcher in [
+        own("patch", "federatedconfigmaps", ""),
+        own("update", "federatedconfigmaps", "status"),
+        own("update", "propagatedversions", "status"),
+    ] {
+        playgrounds[0].faults().add(storm(matcher));
+    }
+    playgrounds[1]
+        .faults()
+        .add(storm(own("update", "configmaps", "")));
+    let silence = Action::Latency(Duration::from_hours(1));
+    playgrounds[2]
+        .faults()
+        .add(Fault::new(own("create", "configmaps", ""), silence));
+
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let (path, copy) = (format!("{all}/m"), format!("{}/m", config_maps(NAMESPACE)));
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    members[0].until_there(&copy).await;
+    let told = host.until_reason(&path, Some("CheckClusters")).await;
+    let late = json!([{"name": "cluster1"}, {"name": "cluster2", "status": "CreationTimedOut"}]);
+    assert_eq!(told["status"]["clusters"], late);
+    let message = "Failed to finish 1 operations in 30s";
+    host.until_event(NAMESPACE, "OperationTimeoutError", message)
+        .await;
+    let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
+    host.patch(&path, &changed).await?;
+    members[0]
+        .until(&copy, |copy| copy["data"]["A"] == "changed")
+        .await;
+    // It answers again.
+    playgrounds[2].faults().clear();
+    members[1]
+        .until(&copy, |copy| copy["data"]["A"] == "changed")
+        .await;
+    host.until_reason(&path, None).await;
+    for playground in &playgrounds[..2] {
+        let struck = playground.faults().struck();
+        ensure!(struck.iter().all(|times| *times > 0), "{struck:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_object_that_is_nested_too_deeply_is_told_and_loses_no_copy_before_its_end() -> Result<()>
 {
     let world = &*World::shared().await?;
@@ -734,6 +804,17 @@ async fn templates_and_placements(world: &World, namespace: &str) -> Result<()> 
         .await;
     host.delete(&path).await?;
     host.until_gone(&path).await;
+
+    let mut config = json!({
+        "apiVersion": "core.kubefed.io/v1beta1", "kind": "FederatedTypeConfig", "metadata": {"name": namespace},
+        "spec": {"targetType": limits, "federatedType": limits, "propagation": "Enabled"},
+    });
+    config["spec"]["federatedType"]["group"] = "nodots".into();
+    host.create(&core("federatedtypeconfigs"), &config).await?;
+    let message = "spec.federatedType.group: Invalid value: \"nodots\"";
+    host.until_event(SYSTEM, "InvalidTypeConfig", message).await;
+    host.delete(&format!("{}/{namespace}", core("federatedtypeconfigs")))
+        .await?;
 
     let elsewhere = config_map("elsewhere", &on(&["cluster1", "nowhere"]));
     host.create(&all, &elsewhere).await?;
