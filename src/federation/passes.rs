@@ -213,7 +213,9 @@ impl<'a> FederatedPass<'a> {
                 if !unknown.is_empty() {
                     self.record(&federated, &Event::UnknownClusters(&unknown));
                 }
-                if placed.namespace_not_federated {
+                let reason = federated.as_value().pointer("/status/conditions/0/reason");
+                let is_told = reason.is_some_and(|reason| reason == "NamespaceNotFederated");
+                if placed.namespace_not_federated && !is_told {
                     let namespace = federated.namespace().unwrap_or_default();
                     self.record(&federated, &Event::NamespaceNotFederated(namespace));
                 }

@@ -195,6 +195,35 @@ async fn members_come_and_go_and_a_new_token_is_taken() -> Result<()> {
 }
 
 #[tokio::test]
+async fn of_two_control_planes_one_works_and_the_other_takes_over() -> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    let scratch = tempfile::tempdir()?;
+    let second = world.launch("second", &scratch.path().join("second.log"))?;
+    second
+        .await_log(SOON, "KubeFed will target all namespaces")
+        .await?;
+    world.namespace(NAMESPACE).await?;
+    let (host, member) = (world.host().await?, world.member(0).await?);
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let (path, copy) = (format!("{all}/m"), format!("{}/m", config_maps(NAMESPACE)));
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    host.until_reason(&path, None).await;
+    let before = member.until_there(&copy).await;
+    ensure!(!second.log().contains("promoted as leader"), "two lead");
+    world.stop().await?;
+    second.await_log(SOON, "promoted as leader").await?;
+    let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
+    host.patch(&path, &changed).await?;
+    let after = member
+        .until(&copy, |copy| copy["data"]["A"] == "changed")
+        .await;
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    second.stop(SOON).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn deletions_give_up_members_that_are_lost_for_too_long_where_that_is_wanted() -> Result<()> {
     let mut world = World::played().await?;
     world.flags.push("--give-up-deletions-after=1s");

@@ -465,6 +465,13 @@ impl World {
             .log(log)
     }
 
+    /// Has the control plane end.
+    pub(super) async fn stop(&mut self) -> Result<()> {
+        let process = self.control_plane.take().context("it was not started")?;
+        process.stop(SOON).await?;
+        Ok(())
+    }
+
     /// Ends the control plane without a word. The next one does not wait for its lock.
     pub(super) async fn kill(&mut self) -> Result<()> {
         let process = self.control_plane.take().context("it was not started")?;

@@ -46,7 +46,7 @@ pub fn status(object: &Object) -> &'static str {
 /// The merge patch for the change; `None` if nothing changes.
 pub fn patch(object: &Object, wanted: Orphaning) -> Option<Value> {
     let value = match wanted {
-        Orphaning::Enable if is_orphaned(object) => return None,
+        Orphaning::Enable if object.annotation(ORPHAN) == Some("true") => return None,
         Orphaning::Enable => json!("true"),
         Orphaning::Disable if is_orphaned_by_default(object) => {
             if !is_orphaned(object) {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!([status(&plain), status(&off)], ["Enabled", "Disabled"]);
         let annotation =
             |value: &str| Some(json!({"metadata": {"annotations": {"kubefed.io/orphan": value}}}));
-        assert_eq!(patch(&plain, Orphaning::Enable), None);
+        assert_eq!(patch(&plain, Orphaning::Enable), annotation("true"));
         assert_eq!(patch(&plain, Orphaning::Disable), annotation("false"));
         assert_eq!(patch(&off, Orphaning::Disable), None);
         assert_eq!(patch(&off, Orphaning::Enable), annotation("true"));
