@@ -11,6 +11,7 @@
 //! | [`members`] | members: clients, probes, conditions, readiness |
 //! | [`numbers`] | the metrics, under the names that dashboards of KubeFed use |
 //! | [`options`] | the validated options |
+//! | [`pages`] | the pages at `--healthz-addr`: probes, running reconciles, threads |
 //! | [`passes`] | the pass over one federated object |
 //! | [`process`] | the whole process, from start to end |
 //! | [`propagation`] | the running types: watches, the queue of federated objects, workers |
@@ -25,6 +26,7 @@ pub mod host;
 pub mod members;
 pub mod numbers;
 pub mod options;
+pub mod pages;
 pub mod passes;
 pub mod process;
 pub mod propagation;

@@ -146,7 +146,14 @@ pub async fn ensure(
             ConfigStep::Use(config) => return Ok(config),
             ConfigStep::Create(config) => {
                 let created = host.ask(Call::post(&*all, &config)).await;
-                created.map_err(boxed(SettingsError::Create))
+                created.map_err(|error| {
+                    let is_missing = error.code() == Some(404);
+                    boxed(if is_missing {
+                        SettingsError::Missing
+                    } else {
+                        SettingsError::Create
+                    })(error)
+                })
             }
             ConfigStep::Keep(replacement) => {
                 // What would be refused replaces nothing. The server says last that there is such an object.

@@ -10,6 +10,9 @@ use tokio::time::Instant;
 
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::process::metrics::Metrics;
+use hawser_runtime::process::metrics::text::{Family, Histogram, Name};
+
+use super::numbers::SECONDS;
 
 /// The controller of `FederatedTypeConfig`s.
 pub const TYPES: &str = "federatedtypeconfig";
@@ -28,6 +31,9 @@ pub struct NotSynced(pub Outcome);
 /// All controllers by name.
 pub struct Controllers {
     metrics: Arc<Metrics>,
+    /// The durations of reconciles once more, by the two names that KubeFed has given up.
+    durations: Family<Histogram>,
+    sums: Family<Histogram>,
     known: Mutex<BTreeMap<String, ControllerLoad>>,
 }
 
@@ -46,8 +52,18 @@ pub struct RunningReconcile<'a> {
 
 impl Controllers {
     pub fn new(metrics: &Arc<Metrics>) -> Self {
+        let deprecated = |text, bounds| {
+            Family::new(Name {
+                text,
+                help: "Duration of reconciles in seconds. Deprecated: use controller_runtime_reconcile_time_seconds.",
+                labels: &["controller"],
+                bounds,
+            })
+        };
         Self {
             metrics: Arc::clone(metrics),
+            durations: deprecated("controller_runtime_reconcile_duration_seconds", SECONDS),
+            sums: deprecated("controller_runtime_reconcile_quantile_seconds", &[]),
             known: Mutex::default(),
         }
     }
@@ -55,6 +71,8 @@ impl Controllers {
     /// Has a controller exported from now on; `most` of its reconciles run at the same time.
     pub fn announce(&self, controller: &str, most: usize) {
         self.metrics.announce(controller, &RESULTS);
+        self.durations.of(&[controller]);
+        self.sums.of(&[controller]);
         self.known
             .lock()
             .entry(controller.to_owned())
@@ -70,6 +88,28 @@ impl Controllers {
             controller,
             began: Instant::now(),
         }
+    }
+
+    /// The metrics of KubeFed alone, as text.
+    pub fn write(&self, out: &mut String) {
+        // Writing to a text does not fail.
+        let _ = self.durations.write(out);
+        let mut summary = String::new();
+        let _ = self.sums.write(&mut summary);
+        // Without bounds it is a summary without quantiles.
+        for line in summary.lines().filter(|line| !line.contains("_bucket{")) {
+            out.push_str(&line.replace("_seconds histogram", "_seconds summary"));
+            out.push('\n');
+        }
+    }
+
+    /// How many reconciles run, by controller.
+    pub fn running(&self) -> Vec<(String, usize)> {
+        let known = self.known.lock();
+        let running = known.iter();
+        running
+            .map(|(controller, load)| (controller.clone(), load.busy))
+            .collect()
     }
 
     /// Sets how many reconciles run.
@@ -97,6 +137,9 @@ impl RunningReconcile<'_> {
         };
         let (metrics, took) = (&self.of.metrics, self.began.elapsed());
         metrics.reconciled(self.controller, result, took);
+        for family in [&self.of.durations, &self.of.sums] {
+            family.of(&[self.controller]).observe(took.as_secs_f64());
+        }
         outcome
     }
 }
@@ -168,5 +211,15 @@ mod tests {
         ] {
             assert!(says(&controllers, line), "{line}");
         }
+        let mut told = String::new();
+        controllers.write(&mut told);
+        for line in [
+            "controller_runtime_reconcile_duration_seconds_bucket{controller=\"federatedsecret\",le=\"1000\"} 4",
+            "# TYPE controller_runtime_reconcile_quantile_seconds summary",
+            "controller_runtime_reconcile_quantile_seconds_count{controller=\"federatedsecret\"} 4",
+        ] {
+            assert!(told.lines().any(|said| said == line), "{line}: {told}");
+        }
+        assert!(!told.contains("quantile_seconds_bucket"), "{told}");
     }
 }

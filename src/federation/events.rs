@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hawser_federation::events::Severity;
+use hawser_federation::events::{Severity, shortened};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
 use kube_lang::object::Object;
@@ -32,7 +32,7 @@ impl EventRecorder {
                 component: format!("{}-controller", kind.kind.to_lowercase()).into(),
                 kind: severity.as_str(),
                 reason: reason.to_owned().into(),
-                message: message.to_owned(),
+                message: shortened(message),
             },
         });
     }

@@ -106,6 +106,10 @@ pub enum SettingsError {
     File { file: String, problem: String },
     #[error("creating KubeFedConfig {0}/kubefed")]
     Create(String, #[source] Box<AskError>),
+    #[error(
+        "creating KubeFedConfig {0}/kubefed: apply crds/kubefed.io.yaml and create Namespace {0:?} first"
+    )]
+    Missing(String, #[source] Box<AskError>),
     #[error("deleting KubeFedConfig {0}/kubefed to change its scope")]
     Delete(String, #[source] Box<AskError>),
     #[error("keeping KubeFedConfig {0}/kubefed in ConfigMap kubefed-config-replacement")]

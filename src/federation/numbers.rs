@@ -10,7 +10,7 @@ use hawser_runtime::process::metrics::{Metrics, Requests};
 use super::controllers::Controllers;
 
 /// Seconds, as KubeFed counts them.
-const SECONDS: &[f64] = &[
+pub const SECONDS: &[f64] = &[
     0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0,
     50.0, 75.0, 100.0, 1000.0,
 ];
@@ -43,7 +43,11 @@ pub struct FederationNumbers {
     probes: Family<Histogram>,
     connections: Family<Histogram>,
     operations: Family<Histogram>,
+    passes: Family<Histogram>,
     schedules: Family<Histogram>,
+    /// Metrics of kubefedctl's commands, which dashboards ask the control plane for. They stay at zero, as in KubeFed.
+    joined: Family<Gauge>,
+    joins: [Family<Histogram>; 2],
 }
 
 impl FederationNumbers {
@@ -78,6 +82,24 @@ impl FederationNumbers {
                 "Duration of writes to members in seconds.",
                 &["action"],
             )),
+            passes: Family::new(name(
+                "reconcile_federated_resources_duration_seconds",
+                "Duration of passes over federated objects in seconds.",
+                &[],
+            )),
+            joined: Family::new(name(
+                "joined_cluster_total",
+                "Always 0: clusters are joined by kubefedctl.",
+                &[],
+            )),
+            joins: [
+                "join_cluster_duration_seconds",
+                "unjoin_cluster_duration_seconds",
+            ]
+            .map(|text| {
+                let help = "Always 0: clusters are joined by kubefedctl.";
+                Family::new(name(text, help, &[]))
+            }),
             schedules: Family::new(name(
                 "replica_scheduling_duration_seconds",
                 "Duration of the parts of replica scheduling in seconds.",
@@ -94,6 +116,11 @@ impl FederationNumbers {
         let _ = self.connections.write(&mut out);
         let _ = self.operations.write(&mut out);
         let _ = self.schedules.write(&mut out);
+        let _ = self.joined.write(&mut out);
+        for family in self.joins.iter().chain([&self.passes]) {
+            let _ = family.write(&mut out);
+        }
+        self.controllers.write(&mut out);
         out
     }
 
@@ -124,6 +151,11 @@ impl FederationNumbers {
         };
         let seconds = took.as_secs_f64();
         self.operations.of(&[action]).observe(seconds);
+    }
+
+    /// A pass over a federated object.
+    pub fn pass(&self, took: Duration) {
+        self.passes.of(&[]).observe(took.as_secs_f64());
     }
 
     /// A part of the check of a workload's replicas.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use hawser_federation::check;
 use hawser_federation::decide::{CopyRequest, Pass, Problem, There, Verdict};
-use hawser_federation::events::{CopyName, Event, Operation};
+use hawser_federation::events::{CopyName, Event, Operation, with_status};
 use hawser_federation::placement::{Around, Placement, placement};
 use hawser_federation::render::{Ignored, is_managed};
 use hawser_federation::status::{self, Collection, Copy, CopyStatus, Findings};
@@ -34,6 +34,8 @@ mod service_status;
 
 /// All requests of a pass to members together take no longer.
 const LIMIT: Duration = Duration::from_secs(30);
+/// The time after which requests are abandoned: a moment before each of them times out by itself, with another status.
+const GIVEN_UP: Duration = Duration::from_millis(29_900);
 /// The number of decisions about an operation that finds another state than expected.
 const ATTEMPTS: usize = 4;
 /// When a pass that waits for the first list of a member looks again.
@@ -151,7 +153,10 @@ impl<'a> FederatedPass<'a> {
         }
         let outcome = match self.at.cache.get(&self.of.federated_key(self.id)) {
             Seen::Unknown => Outcome::Settled,
-            Seen::Absent => self.release().await,
+            Seen::Absent => {
+                self.of.forget(self.id);
+                self.release().await
+            }
             Seen::Present(federated) if federated.in_deletion() => self.delete(&federated).await,
             Seen::Present(federated) => self.propagate(federated).await,
         };
@@ -208,15 +213,27 @@ impl<'a> FederatedPass<'a> {
                 if !unknown.is_empty() {
                     self.record(&federated, &Event::UnknownClusters(&unknown));
                 }
+                let reason = federated.as_value().pointer("/status/conditions/0/reason");
+                let is_told = reason.is_some_and(|reason| reason == "NamespaceNotFederated");
+                if placed.namespace_not_federated && !is_told {
+                    let namespace = federated.namespace().unwrap_or_default();
+                    self.record(&federated, &Event::NamespaceNotFederated(namespace));
+                }
                 findings.namespace_not_federated = placed.namespace_not_federated;
                 placed.members
             }
             // Its federated namespace comes with the list.
             Ok(None) => return Outcome::Settled,
+            // Its status cannot be compared: it would be written again and again.
+            Err(_) if self.of.is_reported(self.id, &federated) => return Outcome::Settled,
             Err(problem) => {
                 self.record(&federated, &Event::ComputePlacementFailed(&problem));
                 findings.failure = Some(status::Failure::ComputePlacementFailed);
-                return self.write_status(&federated, &findings).await;
+                let outcome = self.write_status(&federated, &findings).await;
+                if outcome == Outcome::Settled {
+                    self.of.reported(self.id, &federated);
+                }
+                return outcome;
             }
         };
         let (stored, before) = self.versions(&federated);
@@ -397,7 +414,7 @@ impl<'a> FederatedPass<'a> {
         let settled = self.members.keys().map(async |member| {
             let under_way = Mutex::new(None);
             let settling = self.settle(&context, member, &under_way);
-            if let Ok(outcome) = timeout(LIMIT, settling).await {
+            if let Ok(outcome) = timeout(GIVEN_UP, settling).await {
                 (member, outcome, false)
             } else {
                 let operation = under_way.lock().unwrap_or(Operation::Update);
@@ -444,7 +461,7 @@ impl<'a> FederatedPass<'a> {
                 Verdict::Waits(status, problem) => {
                     let told = context.before.get(member) == Some(&status.as_str());
                     if let Some(problem) = problem.filter(|_| !told) {
-                        self.record_problem(pass.federated, member, &problem);
+                        self.record_problem(pass.federated, member, &problem, status);
                     }
                     return Some(CopyOutcome::of(status));
                 }
@@ -482,14 +499,18 @@ impl<'a> FederatedPass<'a> {
                         self.record(pass.federated, &event);
                     }
                     known = self.look(member).await;
-                    if let KnownCopy::Unknown(_) = known {
-                        return Some(CopyOutcome::of(CopyStatus::RetrievalFailed));
+                    if let KnownCopy::Unknown(why) = known {
+                        let status = CopyStatus::RetrievalFailed;
+                        let problem = with_status(why, status);
+                        let event = Event::Failed(operation, copy_name(), &problem);
+                        self.record(pass.federated, &event);
+                        return Some(CopyOutcome::of(status));
                     }
                 }
                 // Sent again when it may be.
                 Answer::Failed(Failure::Contested(_)) => return Some(CopyOutcome::of(last)),
                 Answer::Failed(failure) => {
-                    let problem = failure.to_string();
+                    let problem = with_status(failure, last);
                     let event = Event::Failed(operation, copy_name(), &problem);
                     self.record(pass.federated, &event);
                     return Some(CopyOutcome::of(last));
@@ -630,13 +651,23 @@ impl<'a> FederatedPass<'a> {
             .record(about, severity, &reason, &event.to_string());
     }
 
-    fn record_problem(&self, federated: &Object, member: &str, problem: &Problem) {
+    fn record_problem(
+        &self,
+        federated: &Object,
+        member: &str,
+        problem: &Problem,
+        status: CopyStatus,
+    ) {
         match problem {
             Problem::NotReady => self.record(federated, &Event::ClusterNotReady),
-            Problem::Unknown(why) => self.record(federated, &Event::CachedRetrievalFailed(why)),
+            Problem::Unknown(why) => {
+                let why = format!("{why} (cluster {member:?})");
+                self.record(federated, &Event::CachedRetrievalFailed(&why));
+            }
             Problem::Operation(operation, why) => {
                 let copy = CopyName::of(federated, &self.of.spec.target.kind, member);
-                self.record(federated, &Event::Failed(*operation, copy, why));
+                let why = with_status(why, status);
+                self.record(federated, &Event::Failed(*operation, copy, &why));
             }
         }
     }
@@ -674,7 +705,7 @@ fn next_look(findings: &Findings) -> Outcome {
     }
 }
 
-fn generation(object: &Object) -> i64 {
+pub fn generation(object: &Object) -> i64 {
     let metadata = object.root().get("metadata");
     let generation = metadata.and_then(|metadata| metadata["generation"].as_i64());
     generation.unwrap_or_default()

@@ -28,6 +28,7 @@ use super::host::{FederationSettings, SettingsError};
 use super::members::MemberController;
 use super::numbers::FederationNumbers;
 use super::options::FederationOptions;
+use super::pages::ProcessPages;
 use super::propagation::{Propagation, route_host};
 use super::scheduling::{Checks, Scheduler};
 use super::types::TypeController;
@@ -50,7 +51,7 @@ pub enum FederationError {
     #[cfg(feature = "webhook")]
     #[error(transparent)]
     Webhook(#[from] WebhookError),
-    #[error("lost the leadership: another control plane may lead now")]
+    #[error("lost lease: another control plane may lead now")]
     LeadershipLost,
 }
 
@@ -249,9 +250,13 @@ async fn pages(
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
+    let probes = ProcessPages {
+        health: Arc::clone(health),
+        numbers: Arc::clone(numbers),
+    };
+    let probes = Pages::Site(Arc::new(probes));
     let numbers = Arc::clone(numbers);
     let metrics = Pages::Site(Arc::new(MetricsPage(move || numbers.render())));
-    let probes = Pages::Probes(Arc::clone(health));
     let wanted = [
         ("--metrics-addr", &options.metrics_address, metrics),
         ("--healthz-addr", &options.healthz_address, probes),

@@ -1,7 +1,7 @@
 //! The running types, with their watches on the host and in each ready member; the queue of federated objects, and its
 //! workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::telemetry::CacheGauges;
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, WatchSpec, work};
 use hawser_sync::{Key, Scope, Side};
-use kube_lang::object::Gvk;
+use kube_lang::object::{Gvk, Object};
 
 use super::controllers::{self, NotSynced};
 use super::events::EventRecorder;
 use super::host::{self, CLUSTER_VERSION, FederationSettings, NAMESPACE, SOURCE, VERSION};
 use super::members::{MemberCluster, MemberClusters};
 use super::numbers::FederationNumbers;
-use super::passes::FederatedPass;
+use super::passes::{FederatedPass, generation};
 use super::scheduling::Checks;
 
 static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
@@ -89,6 +89,8 @@ pub struct FederatedType {
     controller: String,
     /// The time for which a pass waits for the first list of a member.
     listing: Duration,
+    /// Objects that are nested too deeply to be read, with the generation that their status is about.
+    unreadable: Mutex<HashMap<FederatedId, i64>>,
 }
 
 struct MemberWatch {
@@ -166,6 +168,23 @@ impl FederatedType {
             return Some(status.plural_name.as_str().into());
         }
         host::resource(&scope.kind).map(Into::into)
+    }
+
+    /// Whether the status of an object that cannot be read is about its generation.
+    pub fn is_reported(&self, id: &FederatedId, federated: &Object) -> bool {
+        let unreadable = self.unreadable.lock();
+        federated.is_fragment() && unreadable.get(id) == Some(&generation(federated))
+    }
+
+    pub fn reported(&self, id: &FederatedId, federated: &Object) {
+        if federated.is_fragment() {
+            let generation = generation(federated);
+            self.unreadable.lock().insert(id.clone(), generation);
+        }
+    }
+
+    pub fn forget(&self, id: &FederatedId) {
+        self.unreadable.lock().remove(id);
     }
 
     /// Whether everything is known of the host that passes follow from.
@@ -457,6 +476,7 @@ impl Propagation {
             members: Mutex::default(),
             stopped: CancellationToken::new(),
             listing: LISTING.min(self.settings.sync_timeout),
+            unreadable: Mutex::default(),
         });
         let name = Arc::clone(&begun.spec.name);
         self.events.types.write().insert(name, Arc::clone(&begun));
@@ -599,6 +619,7 @@ impl Reconciler for Propagation {
 
     fn worked(&self, waited: Duration, took: Duration, _: Option<Outcome>) {
         self.numbers.metrics.taken(QUEUE, waited, took);
+        self.numbers.pass(took);
     }
 }
 

@@ -164,6 +164,7 @@ fn preference(
 pub fn is_awaited(at: &Propagation, workload: &Object) -> bool {
     at.settings.schedules
         && TARGETS.iter().any(|(kind, _)| *kind == workload.kind())
+        && !workload.is_fragment()
         && check::is_awaited(workload)
         && preference(at, workload).is_none()
 }
@@ -213,8 +214,11 @@ impl Scheduler {
             return Err(NotSynced(Outcome::Settled));
         }
         let workload = match self.at.cache.get(&of.federated_key(id)) {
-            Seen::Present(workload) if !workload.in_deletion() => workload,
+            Seen::Present(workload) if !workload.in_deletion() && !workload.is_fragment() => {
+                workload
+            }
             Seen::Unknown => return Err(NotSynced(Outcome::Settled)),
+            // In deletion or, as one whose whole content would have to be written, nested too deeply.
             Seen::Present(_) | Seen::Absent => {
                 self.known.lock().remove(id);
                 return Ok(Outcome::Settled);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tracing::{error, warn};
 
 use hawser_federation::admission::check_type_config;
+use hawser_federation::events::Severity;
 use hawser_federation::placement::Scope as ControlScope;
 use hawser_federation::status::Collection;
 use hawser_federation::types::type_config::{
@@ -108,6 +109,10 @@ impl TypeController {
             Ok(spec) => Some(spec),
             Err(problem) => {
                 warn!(name = &**name, problem, "invalid FederatedTypeConfig");
+                let message = format!("Invalid FederatedTypeConfig, not propagated: {problem}");
+                let recorder = &self.propagation.recorder;
+                let reason = "InvalidTypeConfig";
+                recorder.record(&object, Severity::Warning, reason, &message);
                 None
             }
         };

@@ -224,6 +224,13 @@ mod tests {
             (&answer["status"]["code"], &answer["status"]["reason"]),
             (&json!(403), &json!("Forbidden"))
         );
+        for absent in [json!({}), cluster(&json!({"secretRef": {}}))] {
+            let answer = ask(Review::Cluster, "CREATE", &absent, &json!({}));
+            assert_eq!(
+                message(&answer),
+                "[spec.apiEndpoint: Required value, spec.secretRef.name: Required value]"
+            );
+        }
         let good = cluster(&json!({"apiEndpoint": "https://a", "secretRef": {"name": "s"}}));
         assert_eq!(
             ask(Review::Cluster, "UPDATE", &good, &json!({}))["allowed"],
@@ -239,7 +246,6 @@ mod tests {
                 cluster(&json!({"apiEndpoint": 1})),
                 "spec: invalid type: integer `1`, expected a string",
             ),
-            (json!({}), "spec: missing field `apiEndpoint`"),
         ] {
             let answer = ask(Review::Cluster, "CREATE", &object, &json!({}));
             assert_eq!(message(&answer), wanted);
@@ -303,7 +309,7 @@ mod tests {
     fn a_status_is_checked_alone() {
         let more = json!({"subResource": "status"});
         let status = |conditions: Value| json!({"spec": {}, "status": {"conditions": conditions}});
-        let bad = status(json!([{"type": "Odd", "status": "Yes", "lastProbeTime": ""}]));
+        let bad = status(json!([{"type": "Odd", "status": "Yes", "lastProbeTime": null}]));
         assert_eq!(
             message(&ask(Review::Cluster, "UPDATE", &bad, &more)),
             "[status.conditions[0].type: Unsupported value: \"Odd\": supported values: \"ConfigMalformed\", \

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::object::Object;
 
-use crate::events::Severity;
+use crate::events::{Severity, shortened};
 use crate::pods::{self, Patience, Pod};
 use crate::replicas::design::{self, PREFERENCES, Schedule, Seen, schedule};
 use crate::replicas::{Preferences, Room};
@@ -112,11 +112,11 @@ impl Memory {
     ) -> Checked {
         let preferences = match Preferences::from_annotation(total(workload), Some(annotation)) {
             Ok(preferences) => preferences,
-            Err(error) => return refuse(workload, "InvalidPreferences", error.to_string()),
+            Err(error) => return refuse(workload, "InvalidPreferences", &error.to_string()),
         };
         if around.members.is_empty() {
             let problem = "no cluster is ready that the workload may be placed on: check the conditions of the KubeFedClusters and the placement of the FederatedNamespace";
-            return refuse(workload, "NoClusters", problem.to_owned());
+            return refuse(workload, "NoClusters", problem);
         }
         let assigned = assigned(workload);
         self.members
@@ -219,11 +219,13 @@ pub fn is_awaited(workload: &Object) -> bool {
 pub fn is_orphaned(federated: &Object) -> bool {
     match federated.annotation(ORPHAN) {
         Some(orphan) => orphan == "true",
-        None => {
-            TARGETS.iter().any(|(kind, _)| *kind == federated.kind())
-                && federated.annotation(PREFERENCES).is_some()
-        }
+        None => is_orphaned_by_default(federated),
     }
+}
+
+pub(crate) fn is_orphaned_by_default(federated: &Object) -> bool {
+    TARGETS.iter().any(|(kind, _)| *kind == federated.kind())
+        && federated.annotation(PREFERENCES).is_some()
 }
 
 /// The replicas for the planner of a `ReplicaSchedulingPreference`, and whether the estimate has to be repeated soon.
@@ -304,7 +306,8 @@ fn status(workload: &Object) -> Value {
 }
 
 /// Reports a problem, and changes nothing.
-fn refuse(workload: &Object, reason: &'static str, problem: String) -> Checked {
+fn refuse(workload: &Object, reason: &'static str, problem: &str) -> Checked {
+    let problem = shortened(problem);
     let before = status(workload);
     let told = before["problem"] == problem;
     let mut after = before;

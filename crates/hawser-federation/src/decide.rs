@@ -8,6 +8,7 @@ use kube_lang::object::Object;
 use crate::events::Operation;
 use crate::overrides::patch::Step;
 use crate::overrides::{self, Overrides, OverridesError};
+use crate::placement::TOO_DEEP;
 use crate::render::{Ignored, TemplateAnnotations, is_managed, opted_out, render};
 use crate::status::CopyStatus;
 use crate::types::type_config::ApiResource;
@@ -177,11 +178,6 @@ impl<'a> Pass<'a> {
             Verdict::Waits(status, Some(Problem::Operation(operation, problem)))
         };
         if let Some(copy) = copy {
-            if opted_out(copy) {
-                let problem =
-                    "Unable to manage the object which has label kubefed.io/managed: false";
-                return refused(CopyStatus::ManagedLabelFalse, problem.to_owned());
-            }
             if !self.adopts && !is_managed(copy) && !self.is_host_namespace(copy) {
                 return Verdict::Waits(
                     CopyStatus::AlreadyExists,
@@ -190,6 +186,14 @@ impl<'a> Pass<'a> {
                         "Resource pre-exist in cluster".to_owned(),
                     )),
                 );
+            }
+            if opted_out(copy) {
+                let problem =
+                    "Unable to manage the object which has label kubefed.io/managed: false";
+                return refused(CopyStatus::ManagedLabelFalse, problem.to_owned());
+            }
+            if copy.is_fragment() {
+                return waits(There::Unknown(TOO_DEEP));
             }
         }
         let steps = match &self.overrides {
@@ -363,6 +367,17 @@ mod tests {
             deciding(&plain, true, There::Present(&refuses)),
             "ManagedLabelFalse"
         );
+        let said = deciding_with(&plain, true, There::Present(&refuses), never);
+        assert_eq!(said, "AlreadyExists", "as in the original");
+    }
+
+    #[test]
+    fn a_copy_that_cannot_be_read_is_not_written_but_can_be_deleted() {
+        let plain = federated(&json!({}));
+        let deep = Object::fragment(copy(&json!({})).into_value()).unwrap();
+        let there = There::Present(&deep);
+        assert_eq!(deciding(&plain, true, there), "CachedRetrievalFailed");
+        assert_eq!(deciding(&plain, false, there), "Delete");
     }
 
     #[test]

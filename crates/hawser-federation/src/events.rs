@@ -7,6 +7,9 @@ use kube_lang::object::Object;
 use crate::status::CopyStatus;
 use crate::types::DELETE_OPTIONS;
 
+/// The maximum length of a message in bytes, as Kubernetes limits it in new events.
+const LONGEST_MESSAGE: usize = 1024;
+
 /// An event about a federated object or one of its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -25,6 +28,8 @@ pub enum Event<'a> {
     /// Copies in these members stay, because the members have not been ready for too long.
     GivenUp(&'a [&'a str]),
     ComputePlacementFailed(&'a str),
+    /// There is no `FederatedNamespace` in this namespace.
+    NamespaceNotFederated(&'a str),
     /// The placement names clusters that are not registered.
     UnknownClusters(&'a [&'a str]),
     EnsureFinalizerFailed(&'a str),
@@ -40,6 +45,20 @@ pub enum Operation {
     Update,
     Delete,
     RemoveManagedLabel,
+}
+
+/// A message without its end if it is very long. Users' words in it, such as paths of overrides, may have any length.
+pub fn shortened(message: &str) -> String {
+    if message.len() <= LONGEST_MESSAGE {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(LONGEST_MESSAGE - 3);
+    format!("{}...", &message[..end])
+}
+
+/// The error of an event, with the status of the copy that it explains: the event is found by both.
+pub fn with_status(error: impl fmt::Display, status: CopyStatus) -> String {
+    format!("{error} ({})", status.as_str())
 }
 
 /// A copy, as messages name it.
@@ -146,6 +165,7 @@ impl Event<'_> {
             Self::WaitForRemoval(_) => "WaitForRemovalInCluster".to_owned(),
             Self::GivenUp(_) => "RemovalGivenUp".to_owned(),
             Self::ComputePlacementFailed(_) => "ComputePlacementFailed".to_owned(),
+            Self::NamespaceNotFederated(_) => "NamespaceNotFederated".to_owned(),
             Self::UnknownClusters(_) => "UnknownClusters".to_owned(),
             Self::EnsureFinalizerFailed(_) => "EnsureFinalizerError".to_owned(),
             Self::InvalidDeleteOptions(_) => "InvalidDeleteOptions".to_owned(),
@@ -182,6 +202,10 @@ impl fmt::Display for Event<'_> {
             Self::ComputePlacementFailed(error) => {
                 write!(f, "Failed to compute placement: {error}")
             }
+            Self::NamespaceNotFederated(namespace) => write!(
+                f,
+                "Namespace {namespace:?} is not federated: run kubefedctl federate namespace {namespace}"
+            ),
             Self::UnknownClusters(names) => write!(
                 f,
                 "spec.placement.clusters names clusters that are not registered: {}; join them or remove their names",
@@ -243,6 +267,10 @@ mod tests {
                 "ComputePlacementFailed: Failed to compute placement: \"Bogus\" is not a valid pod selector operator",
             ),
             (
+                Event::NamespaceNotFederated("ns"),
+                "NamespaceNotFederated: Namespace \"ns\" is not federated: run kubefedctl federate namespace ns",
+            ),
+            (
                 Event::UnknownClusters(&["a", "b"]),
                 "UnknownClusters: spec.placement.clusters names clusters that are not registered: a, b; join them or remove their names",
             ),
@@ -258,6 +286,14 @@ mod tests {
         for (event, wanted) in rows {
             assert_eq!(format!("{}: {event}", event.reason()), wanted);
         }
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let long = "ß".repeat(1000);
+        let cut = shortened(&long);
+        assert!(cut.len() <= 1024 && cut.ends_with("ß..."), "{cut}");
+        assert_eq!(shortened("short"), "short");
     }
 
     #[test]

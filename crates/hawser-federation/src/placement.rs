@@ -7,6 +7,10 @@ use serde_json::Value;
 use kube_lang::object::{Object, json_type};
 use kube_lang::selector::{Selector, SelectorError};
 
+/// Why nothing but the metadata of an object is known.
+pub(crate) const TOO_DEEP: &str =
+    "the object is nested more than 127 levels deep and cannot be read: nest it less deeply";
+
 /// The labels of all registered members, ready or not, by name.
 pub type Members = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -41,6 +45,10 @@ pub struct Placement {
 pub enum PlacementError {
     #[error("{}", selector_text(.0))]
     Selector(SelectorError),
+    #[error("{TOO_DEEP}")]
+    Unreadable,
+    #[error("FederatedNamespace: {TOO_DEEP}")]
+    UnreadableNamespace,
     #[error("{field} must be {expected}, found {found}")]
     Shape {
         field: &'static str,
@@ -65,7 +73,13 @@ pub fn placement(
     members: &Members,
     around: Around<'_>,
 ) -> Result<Placement, PlacementError> {
-    let own = own(object, members)?;
+    let own = match own(object, members) {
+        // Its copies may be anywhere.
+        Err(PlacementError::Unreadable) if object.in_deletion() => {
+            members.keys().cloned().collect()
+        }
+        own => own?,
+    };
     let listed = placement_field(object, "clusters")?.and_then(Value::as_array);
     let names = listed.into_iter().flatten();
     let names = names.filter_map(|entry| entry["name"].as_str());
@@ -74,10 +88,11 @@ pub fn placement(
     let (members, namespace_not_federated) = match around {
         Around::Nothing | Around::Namespace(None, Scope::Namespaced) => (own, false),
         Around::Namespace(None, Scope::Cluster) => (BTreeSet::new(), true),
-        Around::Namespace(Some(namespace), _) => {
-            let there = self::own(namespace, members)?;
-            (own.intersection(&there).cloned().collect(), false)
-        }
+        Around::Namespace(Some(namespace), _) => match self::own(namespace, members) {
+            Err(PlacementError::Unreadable) if object.in_deletion() => (own, false),
+            Err(PlacementError::Unreadable) => return Err(PlacementError::UnreadableNamespace),
+            there => (own.intersection(&there?).cloned().collect(), false),
+        },
     };
     Ok(Placement {
         members,
@@ -89,6 +104,9 @@ pub fn placement(
 /// The members that the cluster selector of `object` selects, regardless of its list of clusters: the candidates of a
 /// `ReplicaSchedulingPreference` with `intersectWithClusterSelector`.
 pub fn selected(object: &Object, members: &Members) -> Result<BTreeSet<String>, PlacementError> {
+    if object.is_fragment() {
+        return Err(PlacementError::Unreadable);
+    }
     let selector = placement_field(object, "clusterSelector")?;
     by_selector(selector.unwrap_or(&Value::Null), members)
 }
@@ -280,6 +298,35 @@ mod tests {
         let verbatim = ask(&two, None, Scope::Namespaced);
         assert_eq!(names(&verbatim), ["c1", "c2"]);
         assert!(!verbatim.namespace_not_federated);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_selects_nothing_else_and_waits_for_all_in_deletion() {
+        let deep = |deleted: Value| {
+            let metadata = json!({"name": "a", "deletionTimestamp": deleted});
+            Object::fragment(json!({"metadata": metadata})).unwrap()
+        };
+        let there = deep(Value::Null);
+        let around = |namespace| Around::Namespace(Some(namespace), Scope::Cluster);
+        let place = |object: &Object, around: Around<'_>| {
+            placement(object, &members(), around).map(|placed| placed.members.len())
+        };
+        let unreadable = Err(PlacementError::Unreadable);
+        assert_eq!(place(&there, Around::Nothing), unreadable);
+        assert_eq!(
+            selected(&there, &members()),
+            Err(PlacementError::Unreadable)
+        );
+        let mut plain = object(&json!({"clusters": [{"name": "c1"}]}));
+        let of_namespace = Err(PlacementError::UnreadableNamespace);
+        assert_eq!(place(&plain, around(&there)), of_namespace);
+        let going = deep(json!("2026-01-01T00:00:00Z"));
+        assert_eq!(place(&going, Around::Nothing), Ok(3));
+        let time = json!("2026-01-01T00:00:00Z");
+        plain
+            .metadata_mut()
+            .insert("deletionTimestamp".to_owned(), time);
+        assert_eq!(place(&plain, around(&there)), Ok(1));
     }
 
     #[test]

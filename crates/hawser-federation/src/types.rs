@@ -1,7 +1,7 @@
 //! The API types as they are stored, and their definitions.
 //!
-//! Enumerated fields are strings here, as in KubeFed's definitions: [`crate::admission`] validates them with KubeFed's
-//! messages.
+//! Enumerated fields are strings here, as in KubeFed's definitions, and required fields that are absent are empty, as for
+//! Go's decoder: [`crate::admission`] validates them with KubeFed's messages.
 
 use serde::{Deserialize, Deserializer};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use hawser_federation::status::{self, Findings};
 use hawser_federation::types::propagated::PropagatedVersionStatus;
@@ -118,6 +118,13 @@ impl FederatedPass<'_> {
                         Answer::Gone => return Outcome::Settled,
                         Answer::Failed(_) | Answer::Listed(_) => break,
                     }
+                }
+                Answer::Failed(
+                    problem @ (Failure::Invalid(_) | Failure::Forbidden(_) | Failure::TooLarge),
+                ) => {
+                    let key = self.of.federated_key(self.id);
+                    warn!(%key, %problem, "cannot write the status of a federated object");
+                    break;
                 }
                 _ => break,
             }

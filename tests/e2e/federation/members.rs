@@ -195,6 +195,35 @@ async fn members_come_and_go_and_a_new_token_is_taken() -> Result<()> {
 }
 
 #[tokio::test]
+async fn of_two_control_planes_one_works_and_the_other_takes_over() -> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    let scratch = tempfile::tempdir()?;
+    let second = world.launch("second", &scratch.path().join("second.log"))?;
+    second
+        .await_log(SOON, "KubeFed will target all namespaces")
+        .await?;
+    world.namespace(NAMESPACE).await?;
+    let (host, member) = (world.host().await?, world.member(0).await?);
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let (path, copy) = (format!("{all}/m"), format!("{}/m", config_maps(NAMESPACE)));
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    host.until_reason(&path, None).await;
+    let before = member.until_there(&copy).await;
+    ensure!(!second.log().contains("promoted as leader"), "two lead");
+    world.stop().await?;
+    second.await_log(SOON, "promoted as leader").await?;
+    let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
+    host.patch(&path, &changed).await?;
+    let after = member
+        .until(&copy, |copy| copy["data"]["A"] == "changed")
+        .await;
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    second.stop(SOON).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn deletions_give_up_members_that_are_lost_for_too_long_where_that_is_wanted() -> Result<()> {
     let mut world = World::played().await?;
     world.flags.push("--give-up-deletions-after=1s");
@@ -279,6 +308,11 @@ fn check_contract(exported: &str) -> Result<()> {
             String::new(),
             own,
         ),
+        (
+            "reconcile_federated_resources_duration_seconds",
+            String::new(),
+            own,
+        ),
     ];
     for action in ["create", "update", "delete"] {
         let label = format!("action=\"{action}\"");
@@ -298,7 +332,15 @@ fn check_contract(exported: &str) -> Result<()> {
         ] {
             wanted.push(format!("controller_runtime_{name}{{{label}}}"));
         }
+        let summary = "controller_runtime_reconcile_quantile_seconds";
+        wanted.extend(["sum", "count"].map(|end| format!("{summary}_{end}{{{label}}}")));
+        let deprecated = "controller_runtime_reconcile_duration_seconds";
+        histograms.push((deprecated, label.clone(), own));
         histograms.push(("controller_runtime_reconcile_time_seconds", label, runtime));
+    }
+    wanted.push("joined_cluster_total 0".to_owned());
+    for name in ["join", "unjoin"] {
+        wanted.push(format!("{name}_cluster_duration_seconds_count 0"));
     }
     for (name, label, bounds) in histograms {
         let comma = if label.is_empty() { "" } else { "," };

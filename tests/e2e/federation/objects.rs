@@ -182,6 +182,9 @@ async fn the_placement_of_the_namespace_limits_that_of_its_objects() -> Result<(
     }
     host.until_reason(&case.path, Some("NamespaceNotFederated"))
         .await;
+    let message = "is not federated: run kubefedctl federate namespace";
+    host.until_event(&case.namespace, "NamespaceNotFederated", message)
+        .await;
     Ok(())
 }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::{Value, json};
-use testbed::{Process, SOON, eventually};
+use testbed::{Launch, Process, SOON, eventually};
 
+use super::place::Place;
 use super::world::{SYSTEM, Way, World, config_maps, core};
 
 /// Longer than any test: who waits for the answer is killed meanwhile.
@@ -226,6 +227,22 @@ impl Starts {
         process.kill().await?;
         Ok(was_struck)
     }
+}
+
+#[tokio::test]
+async fn a_host_without_the_types_is_an_error_that_says_what_to_apply() -> Result<()> {
+    let host = Place::played().await?;
+    let scratch = tempfile::tempdir()?;
+    let output = Launch::new("federate", env!("CARGO_BIN_EXE_hawser"))
+        .args(["federate", "--kubefed-namespace", SYSTEM])
+        .args(["--healthz-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0"])
+        .arg("--kubeconfig")
+        .arg(host.kubeconfig_file())
+        .run(scratch.path(), SOON)
+        .await?;
+    let wanted = "apply crds/kubefed.io.yaml and create Namespace \"kube-federation-system\" first";
+    ensure!(output.stderr.contains(wanted), "{}", output.stderr);
+    Ok(())
 }
 
 #[tokio::test]

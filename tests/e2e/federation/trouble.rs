@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hawser_federation::versions::Versions;
+use hawser_runtime::cluster::connection::Call;
+use kcp_playground::server::{Action, Fault, Matcher, When};
 use kube_lang::object::Object;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
@@ -628,6 +631,145 @@ async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> 
     Ok(())
 }
 
+#[tokio::test]
+async fn a_member_that_does_not_answer_and_storms_of_conflicts_are_outlived() -> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
+    let own = |verb: &str, resource: &str, subresource: &str| Matcher {
+        verb: Some(verb.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource: Some(subresource.to_owned()),
+        agent: Some("hawser/".to_owned()),
+        ..Matcher::default()
+    };
+    let storm = |matcher: Matcher| Fault {
+        times: Some(3),
+        ..Fault::new(
+            matcher,
+            Action::Status {
+                code: 409,
+                when: When::Before,
+            },
+        )
+    };
+    let playgrounds = world.playgrounds()?;
+    for matcher in [
+        own("patch", "federatedconfigmaps", ""),
+        own("update", "federatedconfigmaps", "status"),
+        own("update", "propagatedversions", "status"),
+    ] {
+        playgrounds[0].faults().add(storm(matcher));
+    }
+    playgrounds[1]
+        .faults()
+        .add(storm(own("update", "configmaps", "")));
+    let silence = Action::Latency(Duration::from_hours(1));
+    playgrounds[2]
+        .faults()
+        .add(Fault::new(own("create", "configmaps", ""), silence));
+
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let (path, copy) = (format!("{all}/m"), format!("{}/m", config_maps(NAMESPACE)));
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    members[0].until_there(&copy).await;
+    let told = host.until_reason(&path, Some("CheckClusters")).await;
+    let late = json!([{"name": "cluster1"}, {"name": "cluster2", "status": "CreationTimedOut"}]);
+    assert_eq!(told["status"]["clusters"], late);
+    let message = "Failed to finish 1 operations in 30s";
+    host.until_event(NAMESPACE, "OperationTimeoutError", message)
+        .await;
+    // It answers again.
+    playgrounds[2].faults().clear();
+    let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
+    host.patch(&path, &changed).await?;
+    for member in &members {
+        member
+            .until(&copy, |copy| copy["data"]["A"] == "changed")
+            .await;
+    }
+    host.until_reason(&path, None).await;
+    for playground in &playgrounds[..2] {
+        let struck = playground.faults().struck();
+        ensure!(struck.iter().all(|times| *times > 0), "{struck:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_is_nested_too_deeply_is_told_and_loses_no_copy_before_its_end() -> Result<()>
+{
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
+    let namespace = testbed::unique("deep");
+    world.namespace(&namespace).await?;
+    let all = federated(&namespace, "federatedconfigmaps");
+    let around = format!(
+        "{}/{namespace}",
+        federated(&namespace, "federatednamespaces")
+    );
+    let (path, other) = (format!("{all}/m"), format!("{all}/other"));
+    for name in ["m", "other"] {
+        host.create(&all, &config_map(name, &everywhere())).await?;
+        host.until_reason(&format!("{all}/{name}"), None).await;
+    }
+    let are_copied = async || -> Result<()> {
+        for (member, name) in members
+            .iter()
+            .flat_map(|member| [(member, "m"), (member, "other")])
+        {
+            let copy = format!("{}/{name}", config_maps(&namespace));
+            ensure!(member.get(&copy).await?.is_some(), "{name} was deleted");
+        }
+        Ok(())
+    };
+    let deep = (0..1000).fold(json!("x"), |inner, _| json!({"a": inner}));
+    let deep = json!({"spec": {"template": {"deep": deep}}});
+    host.send_unread(Call::merge_patch(&*path, &deep)).await?;
+    let message = "Failed to compute placement: the object is nested more than 127 levels deep";
+    host.until_event(&namespace, "ComputePlacementFailed", message)
+        .await;
+    eventually(SOON, "its condition", async || -> Result<()> {
+        let columns = host.columns(&path).await?;
+        let wanted = json!(["m", "False", "ComputePlacementFailed"]);
+        ensure!(
+            columns
+                .as_array()
+                .is_some_and(|all| all.starts_with(wanted.as_array().unwrap())),
+            "{columns}"
+        );
+        Ok(())
+    })
+    .await;
+    are_copied().await?;
+    // Its namespace is what all objects within depend on.
+    host.send_unread(Call::merge_patch(&*around, &deep)).await?;
+    host.patch(
+        &other,
+        &json!({"spec": {"template": {"data": {"A": "new"}}}}),
+    )
+    .await?;
+    host.until_reason(&other, Some("ComputePlacementFailed"))
+        .await;
+    let message = "Failed to compute placement: FederatedNamespace: the object is nested";
+    host.until_event(&namespace, "ComputePlacementFailed", message)
+        .await;
+    are_copied().await?;
+    // Whoever is deleted goes, with its copies.
+    for path in [&other, &path, &around] {
+        host.send_unread(Call::delete(&**path, &json!({}))).await?;
+        host.until_gone(path).await;
+    }
+    for member in &members {
+        let namespace = format!("/api/v1/namespaces/{namespace}");
+        member.until_gone(&namespace).await;
+    }
+    Ok(())
+}
+
 /// Templates that are no objects, and a placement on a cluster that nobody knows.
 async fn templates_and_placements(world: &World, namespace: &str) -> Result<()> {
     let host = world.host().await?;
@@ -661,6 +803,17 @@ async fn templates_and_placements(world: &World, namespace: &str) -> Result<()> 
         .await;
     host.delete(&path).await?;
     host.until_gone(&path).await;
+
+    let mut config = json!({
+        "apiVersion": "core.kubefed.io/v1beta1", "kind": "FederatedTypeConfig", "metadata": {"name": namespace},
+        "spec": {"targetType": limits, "federatedType": limits, "propagation": "Enabled"},
+    });
+    config["spec"]["federatedType"]["group"] = "nodots".into();
+    host.create(&core("federatedtypeconfigs"), &config).await?;
+    let message = "spec.federatedType.group: Invalid value: \"nodots\"";
+    host.until_event(SYSTEM, "InvalidTypeConfig", message).await;
+    host.delete(&format!("{}/{namespace}", core("federatedtypeconfigs")))
+        .await?;
 
     let elsewhere = config_map("elsewhere", &on(&["cluster1", "nowhere"]));
     host.create(&all, &elsewhere).await?;

@@ -125,6 +125,20 @@ impl Way {
         Ok(())
     }
 
+    /// Sends a request whose answer may be nested too deeply to be read.
+    pub(super) async fn send_unread(&self, call: Call) -> Result<()> {
+        let reply = self.0.call(call).await?;
+        ensure!(reply.is_success(), "{}", reply.refusal());
+        Ok(())
+    }
+
+    /// The columns that kubectl prints of an object.
+    pub(super) async fn columns(&self, path: &str) -> Result<Value> {
+        const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        let call = Call::get(format!("{path}?includeObject=None")).accept(TABLE);
+        Ok(self.0.ask(call).await?["rows"][0]["cells"].take())
+    }
+
     /// Adds a CustomResourceDefinition, and waits until it is served.
     pub(super) async fn define(&self, crd: &Value) -> Result<()> {
         const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -449,6 +463,13 @@ impl World {
             .arg("--kubeconfig")
             .arg(self.host.kubeconfig_file())
             .log(log)
+    }
+
+    /// Has the control plane end.
+    pub(super) async fn stop(&mut self) -> Result<()> {
+        let process = self.control_plane.take().context("it was not started")?;
+        process.stop(SOON).await?;
+        Ok(())
     }
 
     /// Ends the control plane without a word. The next one does not wait for its lock.

@@ -23,7 +23,7 @@ pub(super) fn check(spec: &KubeFedClusterSpec) -> Vec<FieldError> {
     if !proxy.is_empty() {
         let scheme = proxy.split_once("://").map_or("", |(scheme, _)| scheme);
         let words = ["http", "https", "socks5"];
-        if !words.contains(&scheme) {
+        if !words.contains(&&*scheme.to_lowercase()) {
             errors.push(FieldError::not_supported("spec.proxyURL", scheme, words));
         }
     }
@@ -38,7 +38,7 @@ fn check_endpoint(errors: &mut Vec<FieldError>, endpoint: &str) {
         return;
     }
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("https", endpoint));
-    if !["http", "https"].contains(&scheme) {
+    if !["http", "https"].contains(&&*scheme.to_lowercase()) {
         errors.push(FieldError::not_supported(path, scheme, ["http", "https"]));
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -48,7 +48,8 @@ fn check_endpoint(errors: &mut Vec<FieldError>, endpoint: &str) {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (address, None),
     };
-    if host.is_empty() || host.contains(char::is_whitespace) {
+    let is_open = host.starts_with('[') != host.ends_with(']');
+    if host.is_empty() || host.contains(char::is_whitespace) || is_open {
         errors.push(FieldError::invalid(path, endpoint, "must name a host"));
     }
     if let Some(port) = port
@@ -123,6 +124,11 @@ mod tests {
             ("example.com:443", ""),
             ("https://[::1]:6443", ""),
             ("https://[::1]", ""),
+            ("HTTPS://example.com", ""),
+            (
+                "https://[::1:6443",
+                "spec.apiEndpoint: Invalid value: \"https://[::1:6443\": must name a host",
+            ),
             ("", "spec.apiEndpoint: Required value"),
             (
                 "ftp://a",
@@ -165,7 +171,7 @@ mod tests {
             "spec.disabledTLSValidations[1]: Invalid value: \"*\": when * is specified, it is expected to be the only option in the list"
         );
         let proxy = |url: &str| told(|spec| url.clone_into(&mut spec.proxy_url));
-        assert_eq!(proxy("socks5://a:1080"), "");
+        assert_eq!(proxy("SOCKS5://a:1080"), "");
         assert_eq!(
             proxy("ftp://a"),
             "spec.proxyURL: Unsupported value: \"ftp\": supported values: \"http\", \"https\", \"socks5\""

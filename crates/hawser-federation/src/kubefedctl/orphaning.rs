@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use kube_lang::object::Object;
 
 use super::shown;
+use crate::check::{is_orphaned, is_orphaned_by_default};
 use crate::types::type_config::ApiResource;
 use crate::types::{ORPHAN, TYPES_GROUP};
 
@@ -33,14 +34,9 @@ pub fn check(arguments: &[String]) -> Result<(), OrphaningError> {
     }
 }
 
-/// Whether the copies of an object outlive it.
-pub fn is_enabled(object: &Object) -> bool {
-    object.annotation(ORPHAN) == Some("true")
-}
-
 /// The output of `status`.
 pub fn status(object: &Object) -> &'static str {
-    if is_enabled(object) {
+    if is_orphaned(object) {
         "Enabled"
     } else {
         "Disabled"
@@ -50,8 +46,14 @@ pub fn status(object: &Object) -> &'static str {
 /// The merge patch for the change; `None` if nothing changes.
 pub fn patch(object: &Object, wanted: Orphaning) -> Option<Value> {
     let value = match wanted {
-        Orphaning::Enable if is_enabled(object) => return None,
+        Orphaning::Enable if object.annotation(ORPHAN) == Some("true") => return None,
         Orphaning::Enable => json!("true"),
+        Orphaning::Disable if is_orphaned_by_default(object) => {
+            if !is_orphaned(object) {
+                return None;
+            }
+            json!("false")
+        }
         Orphaning::Disable if object.annotation(ORPHAN).is_none() => return None,
         Orphaning::Disable => Value::Null,
     };
@@ -96,6 +98,25 @@ mod tests {
             patch(&object(&json!("false")), Orphaning::Disable),
             annotation(Value::Null)
         );
+    }
+
+    #[test]
+    fn copies_of_a_workload_with_preferences_stay_unless_an_annotation_says_otherwise() {
+        let workload = |orphan: Value| {
+            let preferences = "federation.kubernetes.io/replica-set-preferences";
+            let annotations = json!({preferences: "{}", "kubefed.io/orphan": orphan});
+            let value =
+                json!({"kind": "FederatedDeployment", "metadata": {"annotations": annotations}});
+            Object::new(value).unwrap()
+        };
+        let (plain, off) = (workload(Value::Null), workload(json!("false")));
+        assert_eq!([status(&plain), status(&off)], ["Enabled", "Disabled"]);
+        let annotation =
+            |value: &str| Some(json!({"metadata": {"annotations": {"kubefed.io/orphan": value}}}));
+        assert_eq!(patch(&plain, Orphaning::Enable), annotation("true"));
+        assert_eq!(patch(&plain, Orphaning::Disable), annotation("false"));
+        assert_eq!(patch(&off, Orphaning::Disable), None);
+        assert_eq!(patch(&off, Orphaning::Enable), annotation("true"));
     }
 
     #[test]

@@ -128,8 +128,8 @@ fn apply_one(document: &mut Value, step: &Step, moved: &mut usize) -> Result<(),
             Ok(())
         }
         (Value::Array(items), Op::Replace) => {
-            let at = index(&key, items.len()).ok().filter(|at| *at < items.len());
-            let at = at.ok_or_else(|| PatchError::Key { path: path.clone() })?;
+            let at = number(&key).and_then(|number| within(number, items.len()));
+            let at = at.map_err(|_| PatchError::Key { path: path.clone() })?;
             items[at] = step.value.clone();
             Ok(())
         }
@@ -139,13 +139,15 @@ fn apply_one(document: &mut Value, step: &Step, moved: &mut usize) -> Result<(),
                 return Err(PatchError::TooMuch);
             }
             if *op == Op::Remove {
-                let at = index(&key, items.len()).and_then(|at| within(at, items.len(), &key));
+                let at = number(&key).and_then(|number| within(number, items.len()));
                 items.remove(at.map_err(failed)?);
             } else if key == "-" {
                 items.push(step.value.clone());
             } else {
-                let places = items.len() + 1;
-                let at = index(&key, places).and_then(|at| within(at, places, &key));
+                let improper =
+                    |problem| format!("value was not a proper array index: '{key}': {problem}");
+                let number = number(&key).map_err(improper);
+                let at = number.and_then(|number| within(number, items.len() + 1));
                 items.insert(at.map_err(failed)?, step.value.clone());
             }
             Ok(())
@@ -159,40 +161,32 @@ fn child<'a>(at: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     let child = match at {
         Value::Object(fields) => fields.get_mut(key)?,
         Value::Array(items) => {
-            let index = index(key, items.len()).ok()?;
-            items.get_mut(index)?
+            let at = within(number(key).ok()?, items.len()).ok()?;
+            items.get_mut(at)?
         }
         _ => return None,
     };
     (child.is_object() || child.is_array()).then_some(child)
 }
 
+fn number(key: &str) -> Result<i64, String> {
+    let quoted = || kube_lang::go_text::quote(key);
+    let number = key.parse();
+    number.map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", quoted()))
+}
+
 /// An index into a list of this length; a negative one counts from the end.
-fn index(key: &str, places: usize) -> Result<usize, String> {
-    let number: i64 = key.parse().map_err(|_| {
-        let quoted = kube_lang::go_text::quote(key);
-        format!("value was not a proper array index: '{key}': strconv.Atoi: parsing {quoted}: invalid syntax")
-    })?;
-    match usize::try_from(number) {
-        Ok(index) => Ok(index),
-        Err(_) => usize::try_from(number.unsigned_abs())
-            .ok()
-            .and_then(|back| places.checked_sub(back))
-            .ok_or_else(|| invalid(key)),
-    }
-}
-
-fn within(index: usize, places: usize, key: &str) -> Result<usize, String> {
-    if index < places {
-        Ok(index)
+fn within(number: i64, places: usize) -> Result<usize, String> {
+    let distance = usize::try_from(number.unsigned_abs()).ok();
+    let index = if number < 0 {
+        distance.and_then(|distance| places.checked_sub(distance))
     } else {
-        Err(invalid(key))
-    }
-}
-
-fn invalid(key: &str) -> String {
-    let number = key.parse::<i64>().unwrap_or_default();
-    format!("Unable to access invalid index: {number}: invalid index referenced")
+        distance
+    };
+    let index = index.filter(|index| *index < places);
+    index.ok_or_else(|| {
+        format!("Unable to access invalid index: {number}: invalid index referenced")
+    })
 }
 
 #[cfg(test)]
@@ -344,6 +338,47 @@ mod tests {
                 "{op} {path}"
             );
         }
+    }
+
+    #[test]
+    fn every_golden_patch_of_single_steps_has_the_result_of_the_originals_library() {
+        let golden = include_str!("../../../../tests/data/json_patch_v4.json");
+        let golden: Value = serde_json::from_str(golden).unwrap();
+        let mut checked = 0;
+        for case in golden["cases"].as_array().unwrap() {
+            let read = |field: &str| serde_json::from_str::<Value>(case[field].as_str().unwrap());
+            let (Ok(Value::Object(mut document)), Ok(Value::Array(steps))) =
+                (read("doc"), read("patch"))
+            else {
+                continue;
+            };
+            document.insert("kind".into(), "K".into());
+            let read: Vec<Step> = (steps.iter())
+                .filter(|step| step["op"].is_string() && step["path"].is_string())
+                .map(|step_| {
+                    step(
+                        step_["op"].as_str().unwrap(),
+                        step_["path"].as_str().unwrap(),
+                        step_["value"].clone(),
+                    )
+                })
+                .collect();
+            let is_known = |step: &Step| !matches!(step.op, Op::Unknown(_));
+            if read.len() < steps.len() || !read.iter().all(is_known) {
+                continue;
+            }
+            let mut document = Value::Object(document);
+            let got = apply(&mut document, &read).map_err(|error| error.to_string());
+            document.as_object_mut().unwrap().remove("kind");
+            let id = &case["id"];
+            if case["error"] == true {
+                assert_eq!(json!(got.unwrap_err()), case["message"], "{id}");
+            } else {
+                assert_eq!((got, &document), (Ok(()), &case["want"]), "{id}");
+            }
+            checked += 1;
+        }
+        assert!(checked > 40, "{checked}");
     }
 
     #[test]

@@ -7,7 +7,8 @@ use super::or_default;
 
 /// Address and credentials of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct KubeFedClusterSpec {
     /// The address of the member's API server: a host, a host and a port, or a URL of `http` or `https`.
     pub api_endpoint: String,
@@ -32,6 +33,8 @@ pub struct KubeFedClusterSpec {
 
 /// A Secret by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(!default)]
 pub struct SecretReference {
     /// The name of the Secret.
     pub name: String,
@@ -65,7 +68,8 @@ pub struct KubeFedClusterStatus {
 
 /// One thing that is the case with a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct ClusterCondition {
     /// `Ready`, `Offline` or `ConfigMalformed`.
     #[serde(rename = "type")]
@@ -73,6 +77,7 @@ pub struct ClusterCondition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// When the member was probed last.
+    #[serde(deserialize_with = "or_default")]
     #[schemars(extend("format" = "date-time"))]
     pub last_probe_time: String,
     /// When the status changed last.

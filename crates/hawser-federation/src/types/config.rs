@@ -14,7 +14,8 @@ pub const FEATURES: [(&str, &str); 3] = [
 
 /// Settings of the control plane. It reads them when it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct KubeFedConfigSpec {
     /// `Cluster`: all namespaces are federated. `Namespaced`: only the namespace of the control plane.
     pub scope: String,
@@ -77,6 +78,8 @@ pub struct LeaderElectConfig {
 
 /// One feature, switched on or off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(!default)]
 pub struct FeatureGate {
     /// The name of the feature.
     pub name: String,

@@ -66,6 +66,11 @@ pub fn definition(
                 "served": true,
                 "storage": true,
                 "subresources": {"status": {}},
+                "additionalPrinterColumns": [
+                    {"jsonPath": ".status.conditions[?(@.type=='Propagation')].status", "name": "propagated", "type": "string"},
+                    {"jsonPath": ".status.conditions[?(@.type=='Propagation')].reason", "name": "reason", "type": "string"},
+                    {"jsonPath": ".metadata.creationTimestamp", "name": "age", "type": "date"},
+                ],
                 "schema": {"openAPIV3Schema": schema(target)},
             }],
         },
@@ -191,6 +196,9 @@ mod tests {
         assert_eq!(read.names.short_names, ["fdeploy"]);
         assert_eq!(read.names.singular, "federateddeployment");
         assert!(read.versions[0].status);
+        let columns = read.versions[0].columns.iter();
+        let columns: Vec<&str> = columns.map(|column| &*column.name).collect();
+        assert_eq!(columns, ["propagated", "reason", "age"]);
         let spec = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
         let fields = spec.unwrap()["properties"].as_object().unwrap();
         let fields: Vec<&String> = fields.keys().collect();

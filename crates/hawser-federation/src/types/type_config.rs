@@ -12,7 +12,8 @@ pub const NAMESPACES: &str = "namespaces";
 
 /// Which type is federated, and as what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct FederatedTypeConfigSpec {
     /// The type in the members.
     pub target_type: ApiResource,
@@ -30,7 +31,8 @@ pub struct FederatedTypeConfigSpec {
 
 /// A type of an API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct ApiResource {
     /// The group; empty for the core group.
     #[serde(
@@ -51,7 +53,8 @@ pub struct ApiResource {
 
 /// Observed state of the type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct FederatedTypeConfigStatus {
     /// The generation that this was found for.
     pub observed_generation: i64,
