@@ -3,22 +3,26 @@
 //! | module | content |
 //! |---|---|
 //! | [`compare`] | differences between a manifest and the object in the member |
+//! | [`fields`] | fields that a manifest has dropped and that other managers have too |
 //! | [`report`] | conditions of manifests and of the Work |
 //!
 //! Objects are written by server-side apply under the original's field manager, with both apply strategies. Client-side
-//! apply takes fields from other managers and keeps the annotation with the manifest, so that the original can take over
-//! again. Repeating an apply has no effect, so no order of requests has to survive a crash except one: an object is
+//! apply takes fields from other managers, removes what the last manifest named, and keeps the annotation with the
+//! manifest, so that the original can take over again. Repeating an apply has no effect, so no order of requests has to survive a crash except one: an object is
 //! listed before it is written.
 
 use serde_json::{Map, Value, json};
 
 use crate::hash::hash_of;
 use crate::resources::HUB_METADATA;
-use crate::types::placement::{ApplyStrategy, ApplyStrategyType, WhenToApply, WhenToTakeOver};
+use crate::types::placement::{
+    ApplyStrategy, ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver,
+};
 use crate::types::work::WorkResourceIdentifier;
 use crate::types::{PLACEMENT_GROUP, STORED_VERSION};
 
 pub mod compare;
+pub mod fields;
 pub mod report;
 
 /// The field manager of everything that members write.
@@ -231,7 +235,8 @@ fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     owners.into_iter().flatten()
 }
 
-fn is_applied_work(reference: &Value) -> bool {
+/// True if the owner is an `AppliedWork`.
+pub fn is_applied_work(reference: &Value) -> bool {
     let api = reference["apiVersion"].as_str().unwrap_or_default();
     let group = api.split_once('/').map_or("", |(group, _)| group);
     group == PLACEMENT_GROUP && reference["kind"] == "AppliedWork"
@@ -395,6 +400,12 @@ pub fn forces(strategy: &ApplyStrategy) -> bool {
     let config = strategy.server_side_apply_config.as_ref();
     strategy.type_ == ApplyStrategyType::ClientSideApply
         || config.is_some_and(|config| config.force)
+}
+
+/// Whether what others change of an applied object is reported, and not what keeps it from being applied.
+pub fn reports_drift(strategy: &ApplyStrategy) -> bool {
+    strategy.comparison_option == ComparisonOption::FullComparison
+        && strategy.when_to_apply == WhenToApply::Always
 }
 
 /// Whether all fields of an object belong to members, so that nothing is taken from anybody. Tables do not keep managed

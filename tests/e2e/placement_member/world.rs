@@ -107,7 +107,7 @@ impl World {
         SHARED
             .get_or_try_init(async || {
                 let mut world = Self::new().await?;
-                world.start()?;
+                world.start_with(&["--enable-namespace-collection-in-property-provider"])?;
                 Ok(world)
             })
             .await
