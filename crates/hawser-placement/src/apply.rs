@@ -364,6 +364,10 @@ pub fn decide(
         return Verdict::Compare(Purpose::Report);
     }
     let is_mine = owner.owns(live);
+    if !is_mine && strategy.when_to_take_over == WhenToTakeOver::Never {
+        let message = "the object exists already, and whenToTakeOver is Never";
+        return Verdict::Refuse(Reason::NotTakenOver, message.to_owned());
+    }
     if let Some(problem) = owner.rival(live, strategy.allow_co_ownership) {
         let reason = if is_mine {
             Reason::ManifestApplyFailed
@@ -374,12 +378,8 @@ pub fn decide(
     }
     if !is_mine {
         return match strategy.when_to_take_over {
-            WhenToTakeOver::Always => Verdict::Apply,
             WhenToTakeOver::IfNoDiff => Verdict::Compare(Purpose::TakeOver),
-            WhenToTakeOver::Never => {
-                let message = "the object exists already, and whenToTakeOver is Never";
-                Verdict::Refuse(Reason::NotTakenOver, message.to_owned())
-            }
+            WhenToTakeOver::Always | WhenToTakeOver::Never => Verdict::Apply,
         };
     }
     if live["metadata"]["annotations"][MANIFEST_HASH] != *manifest.hash {

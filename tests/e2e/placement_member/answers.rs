@@ -64,3 +64,52 @@ async fn a_manifest_whose_kind_is_out_of_order_holds_up_no_other() -> Result<()>
     assert_eq!(live.unwrap()["data"]["a"], "1");
     Ok(())
 }
+
+#[tokio::test]
+async fn an_object_that_a_webhook_changes_is_not_applied_over_and_over() -> Result<()> {
+    let mut fleet = PlayedFleet::start().await?;
+    let name = unique("hooked");
+    let text = |text: &str| Some(text.to_owned());
+    let matcher = Matcher {
+        verb: text("patch"),
+        resource: text("configmaps"),
+        name: text(&name),
+        ..Matcher::default()
+    };
+    let action = Action::Mutate(json!({"data": {"a": "hooked"}}));
+    fleet.playgrounds[1]
+        .faults()
+        .add(Fault::new(matcher, action));
+    let mark = fleet.playgrounds[1].requests().mark();
+    let manifest = config_map("default", &name, &json!({"a": "1"}));
+    let [hub, member] = fleet.ways.clone();
+    hub.create(WORKS, &work(&name, &[manifest], &json!(null)))
+        .await?;
+    hub.until_work(&name, "Available", "AllManifestsAvailable")
+        .await;
+    // Each pass looks at it again, the first one of another process among them.
+    let at = format!("{WORKS}/{name}");
+    for round in 0..5 {
+        if round == 3 {
+            fleet.kill().await?;
+            fleet.launch()?;
+        }
+        let data = json!({"round": round.to_string()});
+        let beside = config_map("default", &format!("{name}-beside"), &data);
+        let hooked = config_map("default", &name, &json!({"a": "1"}));
+        let manifests = json!({"spec": {"workload": {"manifests": [hooked, beside]}}});
+        hub.patch(&at, &manifests).await?;
+        hub.until_work(&name, "Available", "AllManifestsAvailable")
+            .await;
+    }
+    let path = format!("{}/{name}", config_maps("default"));
+    let live = member.get(&path).await?.unwrap_or_default();
+    assert_eq!(live["data"]["a"], "hooked");
+    let sent = fleet.playgrounds[1].requests().since(mark);
+    let applies = sent
+        .iter()
+        .filter(|one| one.name == name && one.verb == "patch");
+    // One by each process.
+    assert_eq!(applies.count(), 2, "{sent:#?}");
+    Ok(())
+}

@@ -123,6 +123,13 @@ fn an_object_has_one_placement_and_no_other_owner_unless_that_is_allowed() {
         &shares
     )));
     assert!(refused(decided(Some(&with("Foo", "f")), &alone)));
+    // Who takes over nothing says so, whoever has it.
+    let never = ApplyStrategy {
+        when_to_take_over: WhenToTakeOver::Never,
+        ..ApplyStrategy::default()
+    };
+    let left = decided(Some(&with("AppliedWork", "q-work")), &never);
+    assert!(matches!(left, Verdict::Refuse(Reason::NotTakenOver, _)));
     assert!(!refused(decided(Some(&with("Foo", "f")), &shares)));
     let orphan = with("AppliedWork", "z-work");
     assert_eq!(decided(Some(&orphan), &alone), Verdict::Apply);
