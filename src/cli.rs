@@ -154,20 +154,23 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         mirror::two_dashes(&mut args[2..]);
     }
     let is = |wanted: &str| args.get(1).is_some_and(|command| command == wanted);
-    if is("federate") || is("kubefed-webhook") {
-        let taken = klog::take(&mut args);
-        let ignored = taken
-            .iter()
-            .map(|flag| format!("--ignored-flag={flag}").into());
-        args.splice(2..2, ignored);
+    // The flags that are taken out, beside those of klog, and whether somebody is told of them.
+    let ignored: Option<(&[&str], &[&str], bool)> = if is("federate") || is("kubefed-webhook") {
+        Some((&[], &[], true))
     } else if is("hub") {
-        let taken = hub::take(&mut args);
-        let ignored = taken
-            .iter()
-            .map(|flag| format!("--ignored-flag={flag}").into());
-        args.splice(2..2, ignored);
+        Some((hub::SWITCHES, hub::VALUES, true))
+    } else if is("member") {
+        Some((member::SWITCHES, member::VALUES, true))
     } else if is("kubefedctl") {
-        klog::take(&mut args);
+        Some((&[], &[], false))
+    } else {
+        None
+    };
+    if let Some((switches, values, is_told)) = ignored {
+        let taken = klog::take(&mut args, switches, values);
+        let told = taken.iter().filter(|_| is_told);
+        let told = told.map(|flag| format!("--ignored-flag={flag}").into());
+        args.splice(2..2, told);
     }
     args
 }

@@ -2,7 +2,6 @@
 //!
 //! Parses flags as Go's flag libraries do.
 
-use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,9 +27,7 @@ use kube_schema::admission::WebhookAddress;
 use super::service;
 
 /// Flags of the original that mean nothing here: without a value, and with one.
-const SWITCHES: &[&str] = &[
-    "add_dir_header",
-    "alsologtostderr",
+pub(super) const SWITCHES: &[&str] = &[
     "enable-admission-policy-manager",
     "enable-cluster-inventory-apis",
     "enable-eviction-apis",
@@ -40,21 +37,13 @@ const SWITCHES: &[&str] = &[
     "enable-staged-update-run-apis",
     "enable-v1beta1-apis",
     "deny-modify-member-cluster-labels",
-    "logtostderr",
-    "one_output",
-    "skip_headers",
-    "skip_log_headers",
     "use-cert-manager",
 ];
-const VALUES: &[&str] = &[
+pub(super) const VALUES: &[&str] = &[
     "admission-policy-manager-config-file",
     "cluster-unhealthy-threshold",
     "concurrent-resource-change-syncs",
     "hub-api-burst",
-    "log_backtrace_at",
-    "log_dir",
-    "log_file",
-    "log_file_max_size",
     "max-concurrent-cluster-placement",
     "max-fleet-size",
     "rate-limiter-base-delay",
@@ -62,8 +51,6 @@ const VALUES: &[&str] = &[
     "rate-limiter-max-delay",
     "rate-limiter-qps",
     "resync-period",
-    "stderrthreshold",
-    "vmodule",
     "whitelisted-users",
     "work-pending-grace-period",
 ];
@@ -201,28 +188,6 @@ enum HubArgsError {
     Exclusive,
 }
 
-/// Takes the flags that mean nothing here, with their values, out of a command line, and returns them.
-pub(super) fn take(args: &mut Vec<OsString>) -> Vec<String> {
-    let mut taken = Vec::new();
-    let mut at = 2;
-    while at < args.len() && args[at] != "--" {
-        let text = args[at].to_string_lossy().into_owned();
-        let flag = text.split('=').next().unwrap_or_default();
-        let name = flag.trim_start_matches('-');
-        let has_value = VALUES.contains(&name);
-        if !flag.starts_with('-') || !(has_value || SWITCHES.contains(&name)) {
-            at += 1;
-            continue;
-        }
-        taken.push(flag.to_owned());
-        args.remove(at);
-        if has_value && !text.contains('=') && at < args.len() {
-            args.remove(at);
-        }
-    }
-    taken
-}
-
 /// Runs until a signal or an error stops it.
 pub(super) fn run(mut args: HubArgs) -> ExitCode {
     let log = LogOptions {
@@ -334,6 +299,9 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
+    use super::super::klog;
     use super::*;
 
     #[test]
@@ -341,7 +309,7 @@ mod tests {
         let line = "hawser hub --enable-guard-rail=false --max-fleet-size 100 --leader-elect --use-cert-manager \
                     -add_dir_header --whitelisted-users=x -v 4";
         let mut args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let taken = take(&mut args);
+        let taken = klog::take(&mut args, SWITCHES, VALUES);
         assert_eq!(args, ["hawser", "hub", "--leader-elect", "-v", "4"]);
         assert_eq!(taken.len(), 5, "{taken:?}");
     }

@@ -1,5 +1,5 @@
-//! Flags of klog, the log library of KubeFed's programs, which have no effect. They are written with dashes or with
-//! underscores.
+//! Flags of other programs which have no effect, above all those of klog, their log library. They are written with
+//! dashes or with underscores.
 
 use std::ffi::OsString;
 
@@ -24,19 +24,21 @@ const VALUES: &[&str] = &[
     "vmodule",
 ];
 
-/// Takes these flags, with their values, out of a command line, and returns them as they were written.
-pub(super) fn take(args: &mut Vec<OsString>) -> Vec<String> {
+/// Takes these flags, and those of a program, with their values out of a command line, and returns them as they were
+/// written.
+pub(super) fn take(args: &mut Vec<OsString>, switches: &[&str], values: &[&str]) -> Vec<String> {
+    let is_in = |lists: [&[&str]; 2], name: &str| lists.concat().contains(&name);
     let mut taken = Vec::new();
     let mut at = 1;
     while at < args.len() && args[at] != "--" {
         let text = args[at].to_string_lossy();
         let flag = text.split('=').next().unwrap_or_default();
         let name = flag
-            .strip_prefix("--")
-            .unwrap_or_default()
-            .replace('_', "-");
-        let has_value = VALUES.contains(&&*name);
-        if !has_value && !SWITCHES.contains(&&*name) {
+            .strip_prefix('-')
+            .map(|name| name.strip_prefix('-').unwrap_or(name));
+        let name = name.unwrap_or_default().replace('_', "-");
+        let has_value = is_in([VALUES, values], &name);
+        if !has_value && !is_in([SWITCHES, switches], &name) {
             at += 1;
             continue;
         }
@@ -58,7 +60,7 @@ mod tests {
     fn flags_are_taken_with_their_values() {
         let line = "x --logtostderr enable --log-dir /a --log_file=/b jobs -v 4 --alsologtostderr=false -- --vmodule";
         let mut args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let taken = take(&mut args);
+        let taken = take(&mut args, &[], &[]);
         assert_eq!(args.join(" ".as_ref()), *"x enable jobs -v 4 -- --vmodule");
         let wanted = [
             "--logtostderr",

@@ -167,6 +167,7 @@ fn member_options(files: &Files) -> MemberOptions {
         metrics_address: None,
         rules: MemberRules {
             jobs: Jobs::Tracked,
+            reports_namespaces: false,
             deletion_wait: Duration::from_mins(5),
         },
     }

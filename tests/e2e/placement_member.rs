@@ -1,9 +1,11 @@
 //! The agent of a member of a fleet between a hub and its cluster, as the hub meets it: the built binary. The tests play
 //! the hub.
 
+mod answers;
 mod deletions;
 mod killed;
 mod limits;
+mod played;
 mod reached;
 mod strategies;
 mod trouble;

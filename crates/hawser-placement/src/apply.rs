@@ -3,22 +3,27 @@
 //! | module | content |
 //! |---|---|
 //! | [`compare`] | differences between a manifest and the object in the member |
+//! | [`fields`] | fields that a manifest has dropped and that other managers have too |
 //! | [`report`] | conditions of manifests and of the Work |
 //!
 //! Objects are written by server-side apply under the original's field manager, with both apply strategies. Client-side
-//! apply overwrites fields of other managers and keeps the annotation with the manifest, so that the original can take
-//! over again. Repeating an apply has no effect, so no order of requests has to survive a crash except one: an object is
+//! apply takes fields from other managers, removes what the last manifest named, and keeps the annotation with the
+//! manifest, so that the original can take over again. Repeating an apply has no effect, so no order of requests has to
+//! survive a crash except one: an object is
 //! listed before it is written.
 
 use serde_json::{Map, Value, json};
 
 use crate::hash::hash_of;
 use crate::resources::HUB_METADATA;
-use crate::types::placement::{ApplyStrategy, ApplyStrategyType, WhenToApply, WhenToTakeOver};
+use crate::types::placement::{
+    ApplyStrategy, ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver,
+};
 use crate::types::work::WorkResourceIdentifier;
 use crate::types::{PLACEMENT_GROUP, STORED_VERSION};
 
 pub mod compare;
+pub mod fields;
 pub mod report;
 
 /// The field manager of everything that members write.
@@ -231,7 +236,8 @@ fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     owners.into_iter().flatten()
 }
 
-fn is_applied_work(reference: &Value) -> bool {
+/// True if the owner is an `AppliedWork`.
+pub fn is_applied_work(reference: &Value) -> bool {
     let api = reference["apiVersion"].as_str().unwrap_or_default();
     let group = api.split_once('/').map_or("", |(group, _)| group);
     group == PLACEMENT_GROUP && reference["kind"] == "AppliedWork"
@@ -359,6 +365,10 @@ pub fn decide(
         return Verdict::Compare(Purpose::Report);
     }
     let is_mine = owner.owns(live);
+    if !is_mine && strategy.when_to_take_over == WhenToTakeOver::Never {
+        let message = "the object already exists, and whenToTakeOver is Never";
+        return Verdict::Refuse(Reason::NotTakenOver, message.to_owned());
+    }
     if let Some(problem) = owner.foreign_owner(live, strategy.allow_co_ownership) {
         let reason = if is_mine {
             Reason::ManifestApplyFailed
@@ -369,12 +379,8 @@ pub fn decide(
     }
     if !is_mine {
         return match strategy.when_to_take_over {
-            WhenToTakeOver::Always => Verdict::Apply,
             WhenToTakeOver::IfNoDiff => Verdict::Compare(Purpose::TakeOver),
-            WhenToTakeOver::Never => {
-                let message = "the object already exists, and whenToTakeOver is Never";
-                Verdict::Refuse(Reason::NotTakenOver, message.to_owned())
-            }
+            WhenToTakeOver::Always | WhenToTakeOver::Never => Verdict::Apply,
         };
     }
     if live["metadata"]["annotations"][MANIFEST_HASH] != *manifest.hash {
@@ -395,6 +401,12 @@ pub fn forces(strategy: &ApplyStrategy) -> bool {
     let config = strategy.server_side_apply_config.as_ref();
     strategy.type_ == ApplyStrategyType::ClientSideApply
         || config.is_some_and(|config| config.force)
+}
+
+/// Whether what others change of an applied object is reported, and not what keeps it from being applied.
+pub fn reports_drift(strategy: &ApplyStrategy) -> bool {
+    strategy.comparison_option == ComparisonOption::FullComparison
+        && strategy.when_to_apply == WhenToApply::Always
 }
 
 /// Whether all fields of an object belong to members, so that nothing is taken from anybody. Tables do not keep managed

@@ -17,7 +17,7 @@ use super::applier::{Applier, WORKERS};
 use super::membership::Membership;
 use super::numbers::MemberNumbers;
 use super::options::MemberRules;
-use super::sides::MemberSides;
+use super::sides::{MemberAccess, MemberSides};
 
 /// The parts that all members of a process share.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ struct Acting {
 
 impl AtWork {
     /// Begins to act for a member.
-    pub fn start(&self, name: &str, member: Connection, shared: &Shared) {
+    pub fn start(&self, name: &str, member: MemberAccess, shared: &Shared) {
         let sides = MemberSides::new(name, shared.hub.clone(), member);
         let applier = Applier::new(&sides, shared);
         let mut working = JoinSet::new();

@@ -13,7 +13,6 @@ use hawser_placement::types::cluster::{
     AgentStatus, AgentType, InternalMemberCluster, MemberClusterStatus, MemberState,
 };
 use hawser_placement::types::{Condition, Truth, condition};
-use hawser_runtime::cluster::connection::Call;
 use hawser_runtime::cluster::events::{About, EventText, Note};
 use hawser_sync::{Answer, Failure, Request, Seen, Store as _};
 use kube_lang::object::Object;
@@ -25,8 +24,8 @@ use super::{properties, sides};
 const PERIOD: i32 = 60;
 /// The reason of a member whose API server does not answer.
 const UNHEALTHY: &str = "InternalMemberClusterUnhealthy";
-/// The timeout of the readiness probe of the API server.
-const PROBE: Duration = Duration::from_secs(10);
+/// The time that a heartbeat waits for the properties of the member.
+const COLLECTING: Duration = Duration::from_secs(10);
 /// The delay after which a failed heartbeat is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -102,15 +101,20 @@ impl Membership {
     }
 
     /// Writes a heartbeat; returns the time until the next one.
-    async fn beat(&self, object: &Object, internal: InternalMemberCluster) -> Duration {
-        let member = &self.applier.sides.member;
+    async fn beat(&self, object: &Object, mut internal: InternalMemberCluster) -> Duration {
         let now = sides::now();
-        let probe = timeout(PROBE, member.call(Call::get("/readyz"))).await;
-        let is_healthy = matches!(probe, Ok(Ok(reply)) if reply.is_success());
-        let mut status = internal.status;
-        if is_healthy && let Err(error) = properties::refresh(member, &mut status, &now).await {
-            warn!(%error, "the properties of the member cannot be read");
+        let is_healthy = self.applier.sides.is_ready().await;
+        if is_healthy {
+            let access = &self.applier.sides.access;
+            let reports = self.applier.rules.reports_namespaces;
+            let refresh = properties::refresh(access, reports, &mut internal, &now);
+            match timeout(COLLECTING, refresh).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => warn!(%error, "the properties of the member cannot be read"),
+                Err(_) => warn!("reading the properties of the member takes too long"),
+            }
         }
+        let mut status = internal.status;
         let generation = internal.metadata.generation;
         let health = if is_healthy {
             (

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hawser_placement::availability::Jobs;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
+use http::{HeaderName, HeaderValue};
 use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
     NamedContext,
@@ -24,6 +25,7 @@ pub struct GivenMember {
     pub health_address: String,
     pub metrics_address: String,
     pub tracks_jobs: bool,
+    pub reports_namespaces: bool,
     pub deletion_wait: Duration,
 }
 
@@ -41,6 +43,8 @@ pub struct GivenHub {
     /// Certificates as base64.
     pub authority: String,
     pub is_insecure: bool,
+    /// A header of every request: name, colon, value.
+    pub header: String,
 }
 
 /// The options of the agent.
@@ -70,6 +74,8 @@ pub enum ActsFor {
 #[derive(Clone, Copy, Debug)]
 pub struct MemberRules {
     pub jobs: Jobs,
+    /// Whether the namespaces of the member are a property.
+    pub reports_namespaces: bool,
     /// The time for which a Work waits for the garbage collector. Afterwards, objects with other owners no longer keep
     /// it.
     pub deletion_wait: Duration,
@@ -91,6 +97,8 @@ pub enum MemberOptionsError {
 pub enum HubConfigError {
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error("HUB_KUBE_HEADER is not a header: write it as NAME: VALUE")]
+    Header,
     #[error("using HUB_SERVER_URL and its credentials")]
     Use(#[source] Box<KubeconfigError>),
 }
@@ -130,6 +138,7 @@ impl GivenMember {
                 } else {
                     Jobs::NotTracked
                 },
+                reports_namespaces: self.reports_namespaces,
                 deletion_wait: self.deletion_wait,
             },
         })
@@ -139,6 +148,7 @@ impl GivenMember {
 impl GivenHub {
     /// The configuration, and what follows the files of it.
     pub fn config(&self) -> Result<(Option<Watched>, kube::Config), HubConfigError> {
+        let header = self.header()?;
         if let Some(kubeconfig) = &self.kubeconfig {
             let lookup = Lookup {
                 kubeconfig: Some(kubeconfig.clone()),
@@ -149,8 +159,22 @@ impl GivenHub {
             return Ok((Some(watched), config));
         }
         let config = kube::Config::try_from(self.written());
-        let config = config.map_err(|error| HubConfigError::Use(Box::new(error)))?;
+        let mut config = config.map_err(|error| HubConfigError::Use(Box::new(error)))?;
+        config.headers.extend(header);
         Ok((None, config))
+    }
+
+    fn header(&self) -> Result<Option<(HeaderName, HeaderValue)>, HubConfigError> {
+        if self.header.is_empty() {
+            return Ok(None);
+        }
+        let read = self.header.split_once(':').and_then(|(name, value)| {
+            let name = HeaderName::try_from(name.trim()).ok()?;
+            let mut value = HeaderValue::try_from(value.trim()).ok()?;
+            value.set_sensitive(true);
+            Some((name, value))
+        });
+        read.map(Some).ok_or(HubConfigError::Header)
     }
 
     /// As a kubeconfig. The client reads the file of the token again from time to time.
@@ -244,9 +268,15 @@ mod tests {
             url: "https://127.0.0.1:1".to_owned(),
             token_file: token_file.clone(),
             is_insecure: true,
+            header: "X-Fleet: east".to_owned(),
             ..GivenHub::default()
         };
         let (_, config) = hub.config().unwrap();
+        assert_eq!(config.headers[0].0, "x-fleet");
+        assert_eq!(config.headers[0].1, "east");
+        let header = "X Fleet: east".to_owned();
+        let hub = GivenHub { header, ..hub };
+        assert!(matches!(hub.config(), Err(HubConfigError::Header)));
         assert_eq!(config.auth_info.token_file.as_deref(), token_file.to_str());
         assert!(config.accept_invalid_certs);
     }

@@ -22,9 +22,12 @@ use tracing::{debug, warn};
 use hawser_placement::apply::report::{self, Finding};
 use hawser_placement::apply::{self, Manifest, Owner, Reason};
 use hawser_placement::names::{WORK_FINALIZER, member_namespace};
-use hawser_placement::types::placement::ApplyStrategyType;
+use hawser_placement::types::placement::{
+    ApplyStrategy, ApplyStrategyType, ReportBackStrategyType,
+};
 use hawser_placement::types::work::{
-    AppliedResource, AppliedWork, ManifestCondition, Work, WorkResourceIdentifier, WorkStatus,
+    AppliedResource, AppliedWork, ManifestCondition, Work, WorkResourceIdentifier, WorkSpec,
+    WorkStatus,
 };
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
@@ -93,6 +96,27 @@ fn identity(of: &WorkResourceIdentifier) -> ManifestIdentity {
 struct Item {
     identifier: WorkResourceIdentifier,
     place: Result<(Manifest, Key), (Reason, String)>,
+}
+
+/// The parts of a Work beside its manifests.
+struct Orders {
+    strategy: ApplyStrategy,
+    /// Whether the status of objects is reported to the hub.
+    reports_back: bool,
+}
+
+impl Orders {
+    fn of(spec: &WorkSpec) -> Self {
+        let back = spec.report_back_strategy.as_ref();
+        Self {
+            strategy: spec.apply_strategy.clone().unwrap_or_default(),
+            reports_back: back.is_some_and(|back| back.type_ == ReportBackStrategyType::Mirror),
+        }
+    }
+
+    fn reports_diff(&self) -> bool {
+        self.strategy.type_ == ApplyStrategyType::ReportDiff
+    }
 }
 
 /// The result for a manifest, and its object if it belongs to the Work.
@@ -176,8 +200,8 @@ impl<'a> WorkPass<'a> {
             return Ok(WorkProgress::Done);
         }
         let applied: AppliedWork = typed(&applied_work)?;
-        let strategy = read.spec.apply_strategy.clone().unwrap_or_default();
-        let reports = strategy.type_ == ApplyStrategyType::ReportDiff;
+        let orders = Orders::of(&read.spec);
+        let reports = orders.reports_diff();
         let items = self.items(&read.spec.workload.manifests).await;
         let refused = report::too_many(
             items.iter().map(|item| &item.identifier),
@@ -247,12 +271,16 @@ impl<'a> WorkPass<'a> {
             );
             let absent = self.absent(&items, &indices).await;
             let settled = indices.into_iter().map(|index| {
-                let (item, owner, strategy, absent) = (&items[index], &owner, &strategy, &absent);
-                async move { (index, self.settle(item, owner, strategy, absent).await) }
+                let (item, owner, orders, absent) = (&items[index], &owner, &orders, &absent);
+                async move { (index, self.settle(item, owner, orders, absent).await) }
             });
             let mut settled = stream::iter(settled).buffer_unordered(PARALLEL);
             while let Some((index, result)) = settled.next().await {
-                results.insert(index, result?);
+                let settled = match result {
+                    Ok(settled) => settled,
+                    Err(stuck) => self.unanswered(stuck, reports).await?,
+                };
+                results.insert(index, settled);
             }
         }
         let at = (&work, &applied_work);
@@ -264,6 +292,25 @@ impl<'a> WorkPass<'a> {
         } else {
             WorkProgress::Unfinished
         })
+    }
+
+    /// The report on a manifest whose requests failed, if the member answers others. If the member is out of reach,
+    /// there is no report.
+    async fn unanswered(
+        &self,
+        Stuck(problem): Stuck,
+        reports: bool,
+    ) -> Result<SettledManifest, Stuck> {
+        self.check_wanted().map_err(Stuck)?;
+        if !self.at.sides.is_ready().await {
+            return Err(Stuck(problem));
+        }
+        let reason = if reports {
+            Reason::FailedToReportDiff
+        } else {
+            Reason::ManifestApplyFailed
+        };
+        Ok(Finding::new(reason, problem).into())
     }
 
     /// Reports the results of the manifests. Returns whether the Work is done.

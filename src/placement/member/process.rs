@@ -20,6 +20,7 @@ use super::acting::{AtWork, Shared};
 use super::numbers::MemberNumbers;
 use super::options::{ActsFor, HubConfigError, MemberOptions};
 use super::pushed;
+use super::sides::MemberAccess;
 
 /// An error that ends an agent.
 #[derive(Debug, thiserror::Error)]
@@ -70,8 +71,8 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
             };
             let source = Source::find(&lookup, &Environment::of_process())?;
             let (watched, config) = Watched::start(source)?;
-            let member = connect("member", config)?;
-            let renewed = lifecycle::renew(watched, &member);
+            let member = MemberAccess::new(connect("member", config.clone())?, &config);
+            let renewed = lifecycle::renew(watched, &member.connection);
             Some((member, renewed))
         }
     };
@@ -80,7 +81,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
         version = env!("CARGO_PKG_VERSION"),
         acts_for = ?options.acts_for,
         hub = hub.url(),
-        member = own.map(Connection::url),
+        member = own.map(|own| own.connection.url()),
         "member agent"
     );
     let leadership = match (&options.lease_namespace, &fence) {
@@ -94,7 +95,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
                 fence: fence.clone(),
                 metrics: Arc::clone(metrics),
             };
-            let at = own.unwrap_or(&hub).clone();
+            let at = own.map_or(&hub, |own| &own.connection).clone();
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 leadership = elect(at, lease) => Some(leadership),

@@ -4,12 +4,23 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use hawser_placement::types::cluster::{MemberClusterStatus, PropertyValue, ResourceUsage};
+use hawser_placement::apply::is_applied_work;
+use hawser_placement::types::cluster::{
+    InternalMemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage,
+};
+use hawser_placement::types::{Condition, Truth, condition};
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
 use kube_cel::quantity_in_billionths;
 
+use super::sides::MemberAccess;
+
 const NODE_COUNT: &str = "kubernetes-fleet.io/node-count";
 const VERSION: &str = "k8s.io/k8s-version";
+const ENTRYPOINT: &str = "k8s.io/cluster-entrypoint";
+const AUTHORITY: &str = "k8s.io/cluster-certificate-authority-data";
+const NAMESPACES_COLLECTED: &str = "NamespaceCollectionSucceeded";
+/// The most namespaces that are reported.
+const MOST_NAMESPACES: usize = 200;
 /// Items of a page of a list.
 const PAGE: usize = 500;
 const BILLION: i128 = 1_000_000_000;
@@ -96,37 +107,106 @@ impl Census {
         }
     }
 
-    fn write(self, status: &mut MemberClusterStatus, version: Option<String>, now: &str) {
-        let property = |value: String| PropertyValue {
-            value,
-            observation_time: now.to_owned(),
-        };
-        let properties = &mut status.properties;
-        properties.insert(NODE_COUNT.to_owned(), property(self.nodes.to_string()));
-        if let Some(version) = version {
-            properties.insert(VERSION.to_owned(), property(version));
-        }
-        status.resource_usage = ResourceUsage {
+    fn usage(self, now: &str) -> ResourceUsage {
+        ResourceUsage {
             capacity: self.capacity.written(),
             allocatable: self.allocatable.written(),
             available: self.allocatable.minus(self.requested).written(),
             observation_time: Some(now.to_owned()),
+        }
+    }
+}
+
+/// The namespaces of the member with the `AppliedWork`s that own them, up to a number of them.
+#[derive(Default)]
+struct NamespaceCensus {
+    found: BTreeMap<String, String>,
+    is_cut: bool,
+}
+
+impl NamespaceCensus {
+    fn namespace(&mut self, namespace: &Value) {
+        if self.found.len() == MOST_NAMESPACES {
+            self.is_cut = true;
+            return;
+        }
+        let text = |of: &Value| of["name"].as_str().unwrap_or_default().to_owned();
+        let owners = namespace["metadata"]["ownerReferences"].as_array();
+        let mut owners = owners.into_iter().flatten();
+        let owner = owners.find(|owner| is_applied_work(owner));
+        let owner = owner.map(text).unwrap_or_default();
+        self.found.insert(text(&namespace["metadata"]), owner);
+    }
+
+    fn write(self, status: &mut MemberClusterStatus, generation: i64, now: &str) {
+        let (truth, reason, message) = if self.is_cut {
+            let message = format!("only {MOST_NAMESPACES} namespaces are reported");
+            (Truth::False, "Degraded", message)
+        } else {
+            let message = "all namespaces are reported".to_owned();
+            (Truth::True, "Succeeded", message)
         };
+        let same = condition(&status.conditions, NAMESPACES_COLLECTED);
+        let same = same.filter(|old| old.status == truth);
+        let since = same.map_or(now, |old| &old.last_transition_time).to_owned();
+        status.namespaces = Some(self.found);
+        status
+            .conditions
+            .retain(|old| old.type_ != NAMESPACES_COLLECTED);
+        status.conditions.push(Condition {
+            type_: NAMESPACES_COLLECTED.to_owned(),
+            status: truth,
+            observed_generation: generation,
+            last_transition_time: since,
+            reason: reason.to_owned(),
+            message,
+        });
     }
 }
 
 /// Reads the member and writes what it has into a status.
 pub async fn refresh(
-    member: &Connection,
-    status: &mut MemberClusterStatus,
+    access: &MemberAccess,
+    reports_namespaces: bool,
+    internal: &mut InternalMemberCluster,
     now: &str,
 ) -> Result<(), AskError> {
+    let member = &access.connection;
     let mut census = Census::default();
     each(member, "/api/v1/nodes", |node| census.node(node)).await?;
     each(member, "/api/v1/pods", |pod| census.pod(pod)).await?;
     let version = member.ask(Call::get("/version")).await?;
-    let version = version["gitVersion"].as_str().map(str::to_owned);
-    census.write(status, version, now);
+    let namespaces = if reports_namespaces {
+        let mut namespaces = NamespaceCensus::default();
+        each(member, "/api/v1/namespaces", |one| {
+            namespaces.namespace(one);
+        })
+        .await?;
+        Some(namespaces)
+    } else {
+        None
+    };
+    let status = &mut internal.status;
+    let properties = [
+        (NODE_COUNT, Some(census.nodes.to_string())),
+        (VERSION, version["gitVersion"].as_str().map(str::to_owned)),
+        (ENTRYPOINT, Some(member.url())),
+        (AUTHORITY, access.authority.clone()),
+    ];
+    for (name, value) in properties {
+        if let Some(value) = value {
+            let observation_time = now.to_owned();
+            let value = PropertyValue {
+                value,
+                observation_time,
+            };
+            status.properties.insert(name.to_owned(), value);
+        }
+    }
+    status.resource_usage = census.usage(now);
+    if let Some(namespaces) = namespaces {
+        namespaces.write(status, internal.metadata.generation, now);
+    }
     Ok(())
 }
 
@@ -179,9 +259,8 @@ mod tests {
         ] {
             census.pod(&pod);
         }
-        let mut status = MemberClusterStatus::default();
-        census.write(&mut status, Some("v1".to_owned()), "now");
-        let usage = &status.resource_usage;
+        assert_eq!(census.nodes, 2);
+        let usage = census.usage("now");
         assert_eq!(
             (&*usage.capacity["cpu"], &*usage.capacity["memory"]),
             ("8", "16777216Ki")
@@ -191,7 +270,31 @@ mod tests {
             (&*usage.available["cpu"], &*usage.available["memory"]),
             ("7300m", "13631488Ki")
         );
-        assert_eq!(status.properties[NODE_COUNT].value, "2");
+    }
+
+    #[test]
+    fn namespaces_are_reported_with_the_work_that_placed_them_up_to_a_number() {
+        let mut census = NamespaceCensus::default();
+        let owner = json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "AppliedWork", "name": "w"});
+        census.namespace(&json!({"metadata": {"name": "placed", "ownerReferences": [owner]}}));
+        census.namespace(&json!({"metadata": {"name": "own"}}));
+        let mut status = MemberClusterStatus::default();
+        census.write(&mut status, 1, "t1");
+        let found = status.namespaces.clone().unwrap();
+        assert_eq!((&*found["placed"], &*found["own"]), ("w", ""));
+        assert_eq!(status.conditions[0].reason, "Succeeded");
+
+        let mut census = NamespaceCensus::default();
+        for number in 0..=MOST_NAMESPACES {
+            census.namespace(&json!({"metadata": {"name": format!("n{number}")}}));
+        }
+        census.write(&mut status, 1, "t2");
+        assert_eq!(status.namespaces.unwrap().len(), MOST_NAMESPACES);
+        assert_eq!(status.conditions.len(), 1);
+        assert_eq!(
+            (&*status.conditions[0].reason, status.conditions[0].status),
+            ("Degraded", Truth::False)
+        );
     }
 
     #[test]

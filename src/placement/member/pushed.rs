@@ -19,6 +19,7 @@ use hawser_sync::Side;
 use kube_lang::object::{Gvk, Object};
 
 use super::acting::{AtWork, Shared};
+use super::sides::MemberAccess;
 
 /// The label of the Secret with the name of the member.
 pub const MEMBER: &str = "hawser.dev/member";
@@ -48,7 +49,7 @@ pub enum PushedError {
 /// A member whose agent runs here, and its connection.
 struct Reached {
     kubeconfig: Vec<u8>,
-    connection: Connection,
+    access: MemberAccess,
 }
 
 struct Changes(Notify);
@@ -113,9 +114,9 @@ pub async fn follow(
         // Each has its time to finish what is under way.
         join_all(ending.iter().map(|name| at_work.end(name))).await;
         for (name, now) in starting {
-            let url = now.connection.url();
+            let url = now.access.connection.url();
             info!(member = name, url, "running the agent of a member");
-            at_work.start(&name, now.connection.clone(), shared);
+            at_work.start(&name, now.access.clone(), shared);
             reached.insert(name, now);
         }
         changes.0.notified().await;
@@ -136,18 +137,15 @@ async fn reach(
         return Ok(None);
     }
     let config = configuration(&kubeconfig).await?;
-    let connection = connect(config.clone())?;
+    let access = MemberAccess::new(connect(config.clone())?, &config);
     if let Some(before) = before
-        && before.connection.url() == connection.url()
+        && before.access.is_to_the_same(&access)
     {
-        before.connection.renew(config)?;
+        before.access.connection.renew(config)?;
         before.kubeconfig = kubeconfig;
         return Ok(None);
     }
-    Ok(Some(Reached {
-        kubeconfig,
-        connection,
-    }))
+    Ok(Some(Reached { kubeconfig, access }))
 }
 
 /// The kubeconfigs by members. Of several Secrets for one member, the first by its name counts.

@@ -2,23 +2,30 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use serde_json::Value;
+use tokio::time::timeout;
 
+use hawser_placement::apply::MANAGER;
 use hawser_placement::names;
 use hawser_placement::types::work::WorkResourceIdentifier;
 use hawser_placement::types::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
 use hawser_runtime::cluster::cache::{Cache, Coverage};
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{AskError, Call, CallClass, Connection};
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
-use hawser_runtime::cluster::wire::{Endpoint, Router, collection};
+use hawser_runtime::cluster::wire::{APPLY_PATCH, Endpoint, Router, collection, segment};
 use hawser_runtime::controller::WatchSpec;
 use hawser_sync::{Key, Scope, Side};
 use kube_lang::object::Gvk;
 
+/// The timeout of the readiness probe of the API server.
+const PROBE: Duration = Duration::from_secs(10);
 /// The maximum number of names in one request.
 const NAMES: usize = 500;
 /// `Accept` for the metadata of a list alone.
@@ -37,6 +44,40 @@ fn fleet(group: &str, kind: &str) -> Arc<Gvk> {
     Gvk::new(group, STORED_VERSION, kind).into()
 }
 
+/// How a member is reached.
+#[derive(Clone)]
+pub struct MemberAccess {
+    pub connection: Connection,
+    /// Its certificate authorities as base64 of PEM, if they are given.
+    pub authority: Option<String>,
+}
+
+impl MemberAccess {
+    pub fn new(connection: Connection, config: &kube::Config) -> Self {
+        let given = config.root_cert.as_ref().filter(|all| !all.is_empty());
+        let authority = given.map(|all| {
+            let all: Vec<String> = all.iter().map(|der| pem(der)).collect();
+            STANDARD.encode(all.concat())
+        });
+        Self {
+            connection,
+            authority,
+        }
+    }
+
+    /// True if only credentials differ.
+    pub fn is_to_the_same(&self, other: &Self) -> bool {
+        self.connection.url() == other.connection.url() && self.authority == other.authority
+    }
+}
+
+fn pem(der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy);
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    format!("-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n")
+}
+
 /// The connections to the hub and the member.
 pub struct MemberSides {
     /// The name of the member.
@@ -44,20 +85,20 @@ pub struct MemberSides {
     /// The namespace of the member on the hub.
     namespace: Arc<str>,
     pub hub: Connection,
-    pub member: Connection,
+    pub access: MemberAccess,
     pub discovery: Discovery,
     /// The resources of kinds that are placed.
     resources: RwLock<HashMap<Arc<Gvk>, Arc<str>>>,
 }
 
 impl MemberSides {
-    pub fn new(name: &str, hub: Connection, member: Connection) -> Arc<Self> {
+    pub fn new(name: &str, hub: Connection, access: MemberAccess) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
             namespace: names::member_namespace(name).into(),
             hub,
-            discovery: Discovery::new(member.clone()),
-            member,
+            discovery: Discovery::new(access.connection.clone()),
+            access,
             resources: RwLock::default(),
         })
     }
@@ -143,8 +184,9 @@ impl MemberSides {
         };
         let all = collection(&key.kind, key.namespace.as_deref(), &resource);
         match self
-            .member
-            .ask(Call::get(format!("{all}/{}", key.name)))
+            .access
+            .connection
+            .ask(Call::get(format!("{all}/{}", segment(&key.name))))
             .await
         {
             Err(error) if error.code() == Some(404) => Ok(Value::Null),
@@ -152,16 +194,35 @@ impl MemberSides {
         }
     }
 
+    /// What a server-side apply would make of an object, with all that the server says of it.
+    pub async fn rehearse(&self, key: &Key, body: &Value) -> Result<Value, AskError> {
+        let resource = self.resource(&key.kind).unwrap_or_default();
+        let all = collection(&key.kind, key.namespace.as_deref(), &resource);
+        let name = segment(&key.name);
+        let path = format!("{all}/{name}?fieldManager={MANAGER}&force=true");
+        let call = Call {
+            content_type: APPLY_PATCH,
+            ..Call::merge_patch(path, body).class(CallClass::DryRun)
+        };
+        self.access.connection.ask(call).await
+    }
+
     /// The names of the objects beside this one: of its kind, in its namespace. `None` if they are many, or not known.
     pub async fn names(&self, key: &Key) -> Option<HashSet<String>> {
         let resource = self.resource(&key.kind)?;
         let all = collection(&key.kind, key.namespace.as_deref(), &resource);
         let call = Call::get(format!("{all}?limit={NAMES}")).accept(METADATA);
-        let found = self.member.ask(call).await.ok()?;
+        let found = self.access.connection.ask(call).await.ok()?;
         let rest = found["metadata"]["continue"].as_str().unwrap_or_default();
         let items = found["items"].as_array().filter(|_| rest.is_empty())?;
         let names = items.iter().map(|item| item["metadata"]["name"].as_str());
         names.map(|name| name.map(str::to_owned)).collect()
+    }
+
+    /// Whether the API server of the member is ready.
+    pub async fn is_ready(&self) -> bool {
+        let probe = timeout(PROBE, self.access.connection.call(Call::get("/readyz"))).await;
+        matches!(probe, Ok(Ok(reply)) if reply.is_success())
     }
 
     /// The watches on the hub: only of this member's namespace.
@@ -209,7 +270,7 @@ impl MemberSides {
         if Self::is_hub(side) {
             &self.hub
         } else {
-            &self.member
+            &self.access.connection
         }
     }
 

@@ -1,7 +1,7 @@
 //! Take-over, ownership, drift and diff by the apply strategies.
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::unique;
 
 use super::world::{
@@ -220,5 +220,134 @@ async fn reporting_and_applying_take_turns_and_say_only_what_is_of_them() -> Res
     hub.until_gone(&at).await;
     let path = format!("{}/{name}", config_maps("default"));
     assert_eq!(member.get(&path).await?.unwrap()["data"]["a"], "2");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_manifest_drops_goes_whoever_wrote_it() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("drops");
+    let container = |name: &str, ports: Value| json!({"name": name, "image": "example.com/image", "ports": ports});
+    let port = |port: u16| json!({"containerPort": port});
+    let deployment = |containers: Value| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
+                "metadata": {"labels": {"app": name}}, "spec": {"containers": containers},
+            }},
+        })
+    };
+    let all = json!([
+        container("web", json!([port(80), port(81)])),
+        container("old", json!([]))
+    ]);
+    // As KubeFleet writes it: by an update under the same name, with the manifest in an annotation.
+    let mut theirs = deployment(all.clone());
+    theirs["metadata"]["annotations"] = json!({
+        "kubernetes-fleet.io/last-applied-configuration": deployment(all).to_string(),
+    });
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let by = "fieldManager=work-api-agent";
+    member
+        .create(&format!("{deployments}?{by}"), &theirs)
+        .await?;
+    let foreign = config_map("default", &name, &json!({"a": "1", "b": "1", "own": "1"}));
+    member.create(&config_maps("default"), &foreign).await?;
+
+    let fewer = deployment(json!([container("web", json!([port(80)]))]));
+    let map = config_map("default", &name, &json!({"a": "1", "b": "1"}));
+    hub.create(WORKS, &work(&name, &[fewer.clone(), map], &json!(null)))
+        .await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let live = member.get(&format!("{deployments}/{name}")).await?;
+    let live = live.unwrap_or_default();
+    let containers = live["spec"]["template"]["spec"]["containers"].as_array();
+    assert_eq!(containers.unwrap().len(), 1, "{live:#}");
+    let ports = containers.unwrap()[0]["ports"].as_array();
+    assert_eq!(ports.unwrap().len(), 1, "{live:#}");
+
+    // What the manifest does not name any more goes; what it never named stays.
+    let map = config_map("default", &name, &json!({"b": "1"}));
+    let manifests = json!({"spec": {"workload": {"manifests": [fewer, map]}}});
+    hub.patch(&format!("{WORKS}/{name}"), &manifests).await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let live = member
+        .get(&format!("{}/{name}", config_maps("default")))
+        .await?
+        .unwrap();
+    assert_eq!(live["data"], json!({"b": "1", "own": "1"}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_changed_beside_a_manifest_is_reported_by_a_full_comparison() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("full");
+    let manifest = config_map("default", &name, &json!({"a": "1"}));
+    let strategy = json!({"comparisonOption": "FullComparison"});
+    hub.create(WORKS, &work(&name, &[manifest], &strategy))
+        .await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let path = format!("{}/{name}", config_maps("default"));
+    member
+        .patch(&path, &json!({"data": {"a": "2", "b": "2"}}))
+        .await?;
+    let drifted = hub
+        .until(&format!("{WORKS}/{name}"), |work| {
+            work["status"]["manifestConditions"][0]["driftDetails"].is_object()
+        })
+        .await;
+    assert_eq!(manifest_reason(&drifted, 0, "Applied"), "Applied");
+    let drifts = &drifted["status"]["manifestConditions"][0]["driftDetails"]["observedDrifts"];
+    assert_eq!(*drifts, json!([{"path": "/data/b", "valueInMember": "2"}]));
+    let live = member.get(&path).await?.unwrap();
+    assert_eq!(live["data"], json!({"a": "1", "b": "2"}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_status_of_objects_comes_back_if_it_is_asked_for() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("back");
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    });
+    let map = config_map("default", &name, &json!({}));
+    let mut asked = work(&name, &[service, map], &json!(null));
+    asked["spec"]["reportBackStrategy"] = json!({"type": "Mirror", "destination": "WorkAPI"});
+    hub.create(WORKS, &asked).await?;
+    hub.until_work(&name, "Available", "SomeManifestsAreNotAvailable")
+        .await;
+    let ingress = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}});
+    let path = format!("/api/v1/namespaces/default/services/{name}");
+    member
+        .patch(&format!("{path}/status"), &json!({"status": ingress}))
+        .await?;
+    let said = hub
+        .until_work(&name, "Available", "AllManifestsAvailable")
+        .await;
+    let manifests = &said["status"]["manifestConditions"];
+    assert_eq!(
+        manifests[0]["backReportedStatus"]["observedStatus"],
+        json!({"apiVersion": "v1", "kind": "Service", "status": ingress})
+    );
+    assert!(manifests[1]["backReportedStatus"].is_null(), "{said:#}");
+    // Nobody asks any more.
+    let at = format!("{WORKS}/{name}");
+    let none = json!({"spec": {"reportBackStrategy": {"type": "Disabled", "destination": null}}});
+    hub.patch(&at, &none).await?;
+    let said = hub
+        .until_work(&name, "Available", "AllManifestsAvailable")
+        .await;
+    let manifests = &said["status"]["manifestConditions"];
+    assert!(manifests[0]["backReportedStatus"].is_null(), "{said:#}");
     Ok(())
 }

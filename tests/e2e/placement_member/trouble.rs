@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use testbed::{SOON, eventually, unique};
 
 use super::world::{
-    APPLIED, AwaitWork as _, INTERNAL, NAME, WORKS, World, condition, config_map, config_maps, work,
+    APPLIED, AwaitWork as _, End, INTERNAL, NAME, WORKS, World, condition, config_map, config_maps,
+    work,
 };
 
 /// How many `ConfigMap`s of a prefix are there.
@@ -76,7 +77,7 @@ async fn a_member_that_is_cut_off_catches_up_and_one_that_leaves_keeps_its_objec
         condition(&internal["status"]["agentStatus"][0], type_)["status"].clone()
     };
 
-    world.cut_off(true).await?;
+    world.cut_off(End::Member, true).await?;
     let changed = json!({"spec": {"workload": {"manifests": [manifest("2")]}}});
     hub.patch(&format!("{WORKS}/{name}"), &changed).await?;
     let path = format!("{}/{name}", config_maps("default"));
@@ -90,10 +91,25 @@ async fn a_member_that_is_cut_off_catches_up_and_one_that_leaves_keeps_its_objec
         condition(&said["status"], "Applied")["observedGeneration"],
         1
     );
-    world.cut_off(false).await?;
+    world.cut_off(End::Member, false).await?;
     hub.until_work(&name, "Applied", "AllManifestsApplied")
         .await;
     let live = member.until(&path, |live| live["data"]["a"] == "2").await;
+
+    // Without the hub, what it said last is kept up, and nothing goes.
+    world.cut_off(End::Hub, true).await?;
+    let changed = json!({"spec": {"workload": {"manifests": [manifest("5")]}}});
+    hub.patch(&format!("{WORKS}/{name}"), &changed).await?;
+    member.patch(&path, &json!({"data": {"a": "9"}})).await?;
+    member.until(&path, |live| live["data"]["a"] == "2").await;
+    let gone = live["metadata"]["uid"].clone();
+    member.delete(&path).await?;
+    let is_back = |live: &Value| live["metadata"]["uid"] != gone && live["data"]["a"] == "2";
+    member.until(&path, is_back).await;
+    world.cut_off(End::Hub, false).await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let live = member.until(&path, |live| live["data"]["a"] == "5").await;
 
     hub.patch(&internal, &json!({"spec": {"state": "Leave"}}))
         .await?;

@@ -39,6 +39,12 @@ async fn a_member_that_is_told_to_join_beats_and_says_what_it_has() -> Result<()
     );
     let nodes = &internal["status"]["properties"]["kubernetes-fleet.io/node-count"];
     assert_eq!(nodes["value"], "1");
+    let property = |name: &str| internal["status"]["properties"][name]["value"].as_str();
+    let url = world.member.url();
+    assert_eq!(property("k8s.io/cluster-entrypoint"), Some(&*url));
+    let authority = property("k8s.io/cluster-certificate-authority-data");
+    assert!(authority.is_some(), "{internal:#}");
+    assert_eq!(internal["status"]["namespaces"]["default"], "");
     let first = agent["lastReceivedHeartbeat"].clone();
     hub.until(&path, |now| {
         now["status"]["agentStatus"][0]["lastReceivedHeartbeat"] != first

@@ -21,11 +21,18 @@ pub(super) const INTERNAL: &str =
 pub(super) struct World {
     pub(super) hub: ServiceCluster,
     pub(super) member: ServiceCluster,
-    /// The way of the agent to its member, if it is to be cut.
-    link: Option<Link>,
+    /// The ways of the agent to the hub and to its member, if they are to be cut.
+    links: Option<[Link; 2]>,
     agent: Option<Process>,
     logs: tempfile::TempDir,
     started: usize,
+}
+
+/// What an agent can be cut off from.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Hub,
+    Member,
 }
 
 /// Waits for Works.
@@ -107,7 +114,7 @@ impl World {
         SHARED
             .get_or_try_init(async || {
                 let mut world = Self::new().await?;
-                world.start()?;
+                world.start_with(&["--enable-namespace-collection-in-property-provider"])?;
                 Ok(world)
             })
             .await
@@ -132,7 +139,7 @@ impl World {
         let world = Self {
             hub,
             member,
-            link: None,
+            links: None,
             agent: None,
             logs: tempfile::tempdir()?,
             started: 0,
@@ -148,15 +155,21 @@ impl World {
         Ok(world)
     }
 
-    /// From the next start on, the agent reaches its member by a link. It belongs to the test that asks for it.
+    /// From the next start on, the agent reaches hub and member by links. They belong to the test that asks for them.
     pub(super) async fn link(&mut self) -> Result<()> {
-        self.link = Some(Link::start(self.member.address()).await?);
+        let hub = Link::start(self.hub.address()).await?;
+        let member = Link::start(self.member.address()).await?;
+        self.links = Some([hub, member]);
         Ok(())
     }
 
-    /// The member out of reach of the agent, or back.
-    pub(super) async fn cut_off(&self, is_away: bool) -> Result<()> {
-        let link = self.link.as_ref().context("there is no link")?;
+    /// The hub or the member out of reach of the agent, or back.
+    pub(super) async fn cut_off(&self, end: End, is_away: bool) -> Result<()> {
+        let links = self.links.as_ref().context("there are no links")?;
+        let link = match end {
+            End::Hub => &links[0],
+            End::Member => &links[1],
+        };
         if is_away {
             return link.away().await;
         }
@@ -177,9 +190,12 @@ impl World {
 
     /// With more flags.
     pub(super) fn start_with(&mut self, flags: &[&str]) -> Result<()> {
-        let member = match &self.link {
-            Some(link) => self.member.admin().by(link.address())?,
-            None => self.member.admin().clone(),
+        let (hub, member) = (self.hub.admin(), self.member.admin());
+        let (hub, member) = match &self.links {
+            Some([to_hub, to_member]) => {
+                (hub.by(to_hub.address())?, member.by(to_member.address())?)
+            }
+            None => (hub.clone(), member.clone()),
         };
         let launch = self
             .launch()
@@ -187,7 +203,7 @@ impl World {
             .arg("--kubeconfig")
             .arg(member.kubeconfig_file())
             .arg("--hub-kubeconfig")
-            .arg(self.hub.admin().kubeconfig_file())
+            .arg(hub.kubeconfig_file())
             .args(flags);
         self.agent = Some(launch.spawn()?);
         Ok(())

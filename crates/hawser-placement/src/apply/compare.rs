@@ -78,9 +78,7 @@ pub fn content(object: &Value) -> Value {
         }
         metadata.insert(field.clone(), value);
     }
-    if !metadata.is_empty() {
-        content.insert("metadata".into(), metadata.into());
-    }
+    content.insert("metadata".into(), metadata.into());
     content.into()
 }
 
@@ -108,16 +106,11 @@ pub fn differences(member: &Value, hub: &Value) -> Vec<PatchDetail> {
 }
 
 /// The difference of an object that is not there.
-pub fn missing(manifest: &Value) -> Vec<PatchDetail> {
-    let on_hub = if manifest["kind"] == "Secret" {
-        REDACTED.to_owned()
-    } else {
-        "(the whole object)".to_owned()
-    };
+pub fn missing() -> Vec<PatchDetail> {
     vec![PatchDetail {
         path: "/".to_owned(),
         value_in_member: String::new(),
-        value_in_hub: on_hub,
+        value_in_hub: "(the whole object)".to_owned(),
     }]
 }
 

@@ -1,12 +1,13 @@
 //! The conditions of manifests and of their Work.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Reason;
 use crate::availability::Availability;
 use crate::types::placement::PatchDetail;
 use crate::types::work::{
-    DiffDetails, DriftDetails, ManifestCondition, WorkResourceIdentifier, WorkStatus,
+    BackReportedStatus, DiffDetails, DriftDetails, ManifestCondition, WorkResourceIdentifier,
+    WorkStatus,
 };
 use crate::types::{Condition, Truth, condition};
 
@@ -32,6 +33,8 @@ pub struct Finding {
     pub drifts: Vec<PatchDetail>,
     pub diffs: Vec<PatchDetail>,
     pub availability: Option<Availability>,
+    /// The type and the status of the object, if they are to come back to the hub.
+    pub observed: Option<Value>,
 }
 
 impl Finding {
@@ -43,8 +46,15 @@ impl Finding {
             drifts: Vec::new(),
             diffs: Vec::new(),
             availability: None,
+            observed: None,
         }
     }
+}
+
+/// The part of an object that comes back to the hub; `None` if the object says nothing of its state.
+pub fn observed(object: &Value) -> Option<Value> {
+    let status = object.get("status")?;
+    Some(json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "status": status}))
 }
 
 /// The generation of an object; kinds without one have 0.
@@ -168,12 +178,20 @@ pub fn manifest(
             observed_diffs: finding.diffs,
         }
     });
+    let back_reported_status = finding.observed.map(|observed_status| {
+        let old = before.and_then(|before| before.back_reported_status.as_ref());
+        let same = old.filter(|old| old.observed_status == observed_status);
+        BackReportedStatus {
+            observed_status,
+            observation_time: same.map_or(now, |old| &old.observation_time).to_owned(),
+        }
+    });
     ManifestCondition {
         identifier,
         conditions,
         drift_details,
         diff_details,
-        back_reported_status: None,
+        back_reported_status,
     }
 }
 

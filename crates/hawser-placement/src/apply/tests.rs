@@ -123,6 +123,13 @@ fn an_object_has_one_placement_and_no_other_owner_unless_that_is_allowed() {
         &shares
     )));
     assert!(refused(decided(Some(&with("Foo", "f")), &alone)));
+    // Who takes over nothing says so, whoever has it.
+    let never = ApplyStrategy {
+        when_to_take_over: WhenToTakeOver::Never,
+        ..ApplyStrategy::default()
+    };
+    let left = decided(Some(&with("AppliedWork", "q-work")), &never);
+    assert!(matches!(left, Verdict::Refuse(Reason::NotTakenOver, _)));
     assert!(!refused(decided(Some(&with("Foo", "f")), &shares)));
     let orphan = with("AppliedWork", "z-work");
     assert_eq!(decided(Some(&orphan), &alone), Verdict::Apply);
@@ -227,7 +234,7 @@ fn differences_have_paths_and_both_values_and_hide_secrets() {
         [
             ("/data/a", "1", "3"),
             ("/data/b~1c", "2", ""),
-            ("/metadata", r#"{"labels":{"app":"x"}}"#, "")
+            ("/metadata/labels", r#"{"app":"x"}"#, "")
         ]
     );
     let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "data": {"k": value}});
@@ -309,7 +316,7 @@ fn a_work_says_what_its_manifests_say() {
 #[test]
 fn times_change_only_with_what_they_are_of() {
     let mut found = finding(Reason::FoundDrifts, None);
-    found.drifts = compare::missing(&config_map(json!({})));
+    found.drifts = compare::missing();
     let first = status(vec![found.clone()], false, &WorkStatus::default(), NOW);
     let again = status(vec![found.clone()], false, &first, "2027-01-01T12:00:00Z");
     assert_eq!(first, again);
@@ -336,9 +343,39 @@ fn times_change_only_with_what_they_are_of() {
 }
 
 #[test]
+fn a_status_that_comes_back_has_the_time_when_it_was_first_seen() {
+    assert_eq!(report::observed(&config_map(json!({}))), None);
+    let mut job =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {}, "status": {"ready": 1}});
+    let said = |job: &Value, before: &WorkStatus, now: &str| {
+        let mut found = finding(Reason::Applied, Some(Availability::Available));
+        found.observed = report::observed(job);
+        status(vec![found], false, before, now)
+    };
+    let first = said(&job, &WorkStatus::default(), NOW);
+    let back = first.manifest_conditions[0]
+        .back_reported_status
+        .clone()
+        .unwrap();
+    let observed = json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"ready": 1}});
+    assert_eq!(
+        (&back.observed_status, &*back.observation_time),
+        (&observed, NOW)
+    );
+    assert_eq!(said(&job, &first, "2027-01-01T12:00:00Z"), first);
+    job["status"]["ready"] = 2.into();
+    let later = said(&job, &first, "2027-01-01T12:00:00Z");
+    let back = later.manifest_conditions[0]
+        .back_reported_status
+        .clone()
+        .unwrap();
+    assert_eq!(back.observation_time, "2027-01-01T12:00:00Z");
+}
+
+#[test]
 fn a_status_that_is_too_large_is_trimmed_and_says_so() {
     let mut found = finding(Reason::FoundDrifts, None);
-    found.drifts = compare::missing(&config_map(json!({})));
+    found.drifts = compare::missing();
     let mut large = status(vec![found], false, &WorkStatus::default(), NOW);
     report::trim(&mut large, 1000, 4, NOW);
     assert!(condition(&large.conditions, "StatusTrimmed").is_none());

@@ -44,13 +44,14 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'*');
 
 /// The content type of server-side apply; JSON is YAML.
-const APPLY_PATCH: &str = "application/apply-patch+yaml";
+pub const APPLY_PATCH: &str = "application/apply-patch+yaml";
 /// The page size of lists.
 const PAGE: usize = 500;
 /// The largest list that a pass gets, in bytes of its objects.
 const LARGEST_LIST: usize = 32 << 20;
 
-fn segment(text: &str) -> impl std::fmt::Display + '_ {
+/// A name in a path.
+pub fn segment(text: &str) -> impl std::fmt::Display + '_ {
     utf8_percent_encode(text, SEGMENT)
 }
 

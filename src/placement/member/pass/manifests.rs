@@ -4,18 +4,22 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tracing::debug;
 
 use hawser_placement::apply::compare::{self, covers};
 use hawser_placement::apply::report::{self, Finding};
-use hawser_placement::apply::{self, MANAGER, Manifest, Owner, Purpose, Reason, Verdict};
+use hawser_placement::apply::{self, MANAGER, Manifest, Owner, Purpose, Reason, Verdict, fields};
 use hawser_placement::availability;
-use hawser_placement::types::placement::{ApplyStrategy, ComparisonOption, PatchDetail};
+use hawser_placement::types::placement::{
+    ApplyStrategy, ApplyStrategyType, ComparisonOption, PatchDetail,
+};
+use hawser_runtime::cluster::connection::AskError;
 use hawser_runtime::cluster::wire::Application;
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 
-use super::{Item, SettledManifest, Stuck, WorkPass, owned_by};
+use super::{Item, Orders, SettledManifest, Stuck, WorkPass, owned_by};
 
 /// The number of decisions about a manifest that finds another state than expected.
 const ATTEMPTS: usize = 4;
@@ -28,9 +32,10 @@ impl WorkPass<'_> {
         &self,
         item: &Item,
         owner: &Owner<'_>,
-        strategy: &ApplyStrategy,
+        orders: &Orders,
         absent: &HashSet<&Key>,
     ) -> Result<SettledManifest, Stuck> {
+        let strategy = &orders.strategy;
         let (manifest, key) = match &item.place {
             Ok(place) => (&place.0, &place.1),
             Err((reason, message)) => return Ok(Finding::new(*reason, message).into()),
@@ -43,12 +48,12 @@ impl WorkPass<'_> {
             match apply::decide(manifest, there, owner, strategy, is_left) {
                 Verdict::InSync => {
                     let there = there.unwrap_or(&Value::Null);
-                    return Ok(self.applied(found, manifest, there, strategy));
+                    return Ok(self.applied(found, manifest, there, orders));
                 }
                 Verdict::Missing => {
                     let message = "the object does not exist in the member";
                     found = Finding::new(Reason::FoundDiff, message);
-                    found.diffs = compare::missing(&manifest.object);
+                    found.diffs = compare::missing();
                     return Ok(found.into());
                 }
                 Verdict::Refuse(reason, message) => {
@@ -61,7 +66,7 @@ impl WorkPass<'_> {
                     let compared = self.compare(manifest, key, there, strategy).await;
                     match judge(purpose, compared?, there) {
                         Some(finding) if finding.reason.is_applied() => {
-                            return Ok(self.applied(finding, manifest, there, strategy));
+                            return Ok(self.applied(finding, manifest, there, orders));
                         }
                         Some(finding) => {
                             let uid = owner.owns(there).then(|| uid(there));
@@ -94,6 +99,11 @@ impl WorkPass<'_> {
             }
             let force = live.is_none() || self.forces(key, strategy).await?;
             let body = manifest.body(owner, strategy.type_);
+            if let Some(object) = &live
+                && strategy.type_ == ApplyStrategyType::ClientSideApply
+            {
+                self.take_dropped(key, object, manifest, &body).await?;
+            }
             let application = Application {
                 key,
                 body: &body,
@@ -104,7 +114,7 @@ impl WorkPass<'_> {
             return match self.send_apply(&application).await {
                 Ok(object) => {
                     self.at.leave(key, &manifest.hash, object.as_value());
-                    Ok(self.applied(found, manifest, object.as_value(), strategy))
+                    Ok(self.applied(found, manifest, object.as_value(), orders))
                 }
                 Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => {
                     Err(Stuck(problem))
@@ -129,12 +139,15 @@ impl WorkPass<'_> {
         mut found: Finding,
         manifest: &Manifest,
         live: &Value,
-        strategy: &ApplyStrategy,
+        orders: &Orders,
     ) -> SettledManifest {
         found.generation = report::generation(live);
         found.availability = Some(availability::check(live, self.at.rules.jobs));
-        if strategy.comparison_option == ComparisonOption::FullComparison {
+        if apply::reports_drift(&orders.strategy) {
             found.drifts = compare::differences(live, &manifest.object);
+        }
+        if orders.reports_back {
+            found.observed = report::observed(live);
         }
         SettledManifest {
             finding: found,
@@ -173,6 +186,44 @@ impl WorkPass<'_> {
             Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => Err(Stuck(problem)),
             Err(failure) => Ok(Err(failure.to_string())),
         }
+    }
+
+    /// Makes what the manifest has dropped belong to members alone, so that it goes with the apply of this body.
+    async fn take_dropped(
+        &self,
+        key: &Key,
+        object: &Object,
+        manifest: &Manifest,
+        body: &Value,
+    ) -> Result<(), Stuck> {
+        let Some(last) = fields::last_manifest(object.as_value(), &manifest.object) else {
+            return Ok(());
+        };
+        let sides = &self.at.sides;
+        let asked = async {
+            let live = sides.whole(key).await?;
+            if !fields::are_shared(&live) {
+                return Ok(None);
+            }
+            let last = sides.rehearse(key, &last).await?;
+            let next = sides.rehearse(key, body).await?;
+            Ok(fields::hand_over(&live, &last, &next))
+        };
+        let managers = match asked.await {
+            Ok(Some(managers)) => managers,
+            Ok(None) => return Ok(()),
+            // What cannot be applied is refused again, with a reason for the hub.
+            Err(AskError::Refused(problem)) => {
+                debug!(%key, %problem, "cannot tell what a manifest has dropped");
+                return Ok(());
+            }
+            Err(error @ AskError::Call(_)) => return Err(Stuck(error.to_string())),
+        };
+        let patch = json!({"metadata": {
+            "managedFields": managers, "resourceVersion": object.resource_version(), "uid": object.uid(),
+        }});
+        let key = key.clone();
+        self.found(&Request::Patch { key, patch }).await.map(drop)
     }
 
     /// Whether fields of other managers are taken.

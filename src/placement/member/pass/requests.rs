@@ -80,7 +80,7 @@ impl WorkPass<'_> {
         }
     }
 
-    fn check_wanted(&self) -> Result<(), String> {
+    pub(super) fn check_wanted(&self) -> Result<(), String> {
         if self.at.phase() == self.phase {
             Ok(())
         } else {

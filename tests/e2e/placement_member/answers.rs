@@ -1,0 +1,115 @@
+//! Members that answer some requests and not others.
+
+use anyhow::Result;
+use kcp_playground::server::{Action, Fault, Matcher, When};
+use serde_json::{Value, json};
+use testbed::unique;
+
+use super::played::PlayedFleet;
+use super::world::{
+    AwaitWork as _, WORKS, condition, config_map, config_maps, manifest_reason, work,
+};
+
+#[tokio::test]
+async fn a_manifest_whose_kind_is_out_of_order_holds_up_no_other() -> Result<()> {
+    let fleet = PlayedFleet::start().await?;
+    let [hub, member] = &fleet.ways;
+    let name = unique("answers");
+    let fault = |verb: &str| {
+        let text = |text: &str| Some(text.to_owned());
+        let matcher = Matcher {
+            verb: text(verb),
+            resource: text("secrets"),
+            name: text(&name),
+            ..Matcher::default()
+        };
+        let code = 503;
+        let when = When::Before;
+        Fault::new(matcher, Action::Status { code, when })
+    };
+    fleet.playgrounds[1].faults().add(fault("patch"));
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"},
+    });
+    // Of a later wave than the Secret.
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"type": "ExternalName", "externalName": "example.com"},
+    });
+    let manifests = [
+        secret,
+        config_map("default", &name, &json!({"a": "1"})),
+        service,
+    ];
+    hub.create(WORKS, &work(&name, &manifests, &json!(null)))
+        .await?;
+    let said = hub
+        .until_work(&name, "Applied", "SomeManifestsAreNotApplied")
+        .await;
+    let reasons = [0, 1, 2].map(|ordinal| manifest_reason(&said, ordinal, "Applied"));
+    assert_eq!(reasons, ["ManifestApplyFailed", "Applied", "Applied"]);
+    let why = condition(&said["status"]["manifestConditions"][0], "Applied");
+    assert!(
+        why["message"]
+            .as_str()
+            .is_some_and(|why| why.contains("503")),
+        "{why}"
+    );
+    // It is tried again by itself.
+    fleet.playgrounds[1].faults().clear();
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let path = format!("{}/{name}", config_maps("default"));
+    let live: Option<Value> = member.get(&path).await?;
+    assert_eq!(live.unwrap()["data"]["a"], "1");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_a_webhook_changes_is_not_applied_over_and_over() -> Result<()> {
+    let mut fleet = PlayedFleet::start().await?;
+    let name = unique("hooked");
+    let text = |text: &str| Some(text.to_owned());
+    let matcher = Matcher {
+        verb: text("patch"),
+        resource: text("configmaps"),
+        name: text(&name),
+        ..Matcher::default()
+    };
+    let action = Action::Mutate(json!({"data": {"a": "hooked"}}));
+    fleet.playgrounds[1]
+        .faults()
+        .add(Fault::new(matcher, action));
+    let mark = fleet.playgrounds[1].requests().mark();
+    let manifest = config_map("default", &name, &json!({"a": "1"}));
+    let [hub, member] = fleet.ways.clone();
+    hub.create(WORKS, &work(&name, &[manifest], &json!(null)))
+        .await?;
+    hub.until_work(&name, "Available", "AllManifestsAvailable")
+        .await;
+    // Each pass looks at it again, the first one of another process among them.
+    let at = format!("{WORKS}/{name}");
+    for round in 0..5 {
+        if round == 3 {
+            fleet.kill().await?;
+            fleet.launch()?;
+        }
+        let data = json!({"round": round.to_string()});
+        let beside = config_map("default", &format!("{name}-beside"), &data);
+        let hooked = config_map("default", &name, &json!({"a": "1"}));
+        let manifests = json!({"spec": {"workload": {"manifests": [hooked, beside]}}});
+        hub.patch(&at, &manifests).await?;
+        hub.until_work(&name, "Available", "AllManifestsAvailable")
+            .await;
+    }
+    let path = format!("{}/{name}", config_maps("default"));
+    let live = member.get(&path).await?.unwrap_or_default();
+    assert_eq!(live["data"]["a"], "hooked");
+    let sent = fleet.playgrounds[1].requests().since(mark);
+    let applies = sent
+        .iter()
+        .filter(|one| one.name == name && one.verb == "patch");
+    // One by each process.
+    assert_eq!(applies.count(), 2, "{sent:#?}");
+    Ok(())
+}
