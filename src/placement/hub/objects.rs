@@ -22,9 +22,10 @@ pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
 pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
 
 /// The kinds that decisions are made of.
-pub const FLEET: [&str; 16] = [
+pub const FLEET: [&str; 17] = [
     "ClusterResourcePlacement",
     "ResourcePlacement",
+    "ClusterResourcePlacementStatus",
     "ClusterSchedulingPolicySnapshot",
     "SchedulingPolicySnapshot",
     "ClusterResourceSnapshot",
@@ -69,7 +70,9 @@ pub fn key(kind: &str, namespace: Option<&str>, name: &str) -> Key {
 
 /// The resource of a kind of the fleet, and of the few others that the hub writes.
 pub fn resource(kind: &str) -> String {
-    format!("{}s", kind.to_lowercase())
+    let kind = kind.to_lowercase();
+    let plural = if kind.ends_with('s') { "es" } else { "s" };
+    kind + plural
 }
 
 /// All objects of a kind, to be watched.
