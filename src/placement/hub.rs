@@ -5,6 +5,7 @@
 //! | [`catalog`] | the kinds that the hub serves |
 //! | [`events`] | which placements, members and overrides an event concerns |
 //! | [`members`] | the work on one member: joining, status, leaving |
+//! | [`mirrored`] | the status of placed objects, written to the objects on the hub |
 //! | [`numbers`] | what is counted, by the names that dashboards of KubeFleet know |
 //! | [`objects`] | the kinds of the fleet, and where they are served |
 //! | [`passes`] | the work on one placement or override |
@@ -15,6 +16,7 @@
 pub(crate) mod catalog;
 pub(crate) mod events;
 pub(crate) mod members;
+pub(crate) mod mirrored;
 pub(crate) mod numbers;
 pub(crate) mod objects;
 pub(crate) mod passes;

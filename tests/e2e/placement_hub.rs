@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use testbed::{SOON, eventually};
 
 mod guards;
+mod inputs;
+mod reported;
+mod seed;
 mod world;
 
 use world::{

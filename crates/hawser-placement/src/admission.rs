@@ -20,6 +20,8 @@ use crate::types::policy::{
     Toleration, TolerationOperator,
 };
 
+mod defaults;
+pub mod guard;
 mod properties;
 pub mod review;
 

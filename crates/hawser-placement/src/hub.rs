@@ -9,6 +9,7 @@
 //! | [`bindings`] | the Works and the status of a binding |
 //! | [`evictions`] | evictions of placements from clusters |
 //! | [`members`] | joining and leaving of a member, and its status |
+//! | [`mirror`] | the status of placed objects that comes back |
 //! | [`news`] | which placements a change of a member concerns |
 //! | [`overrides`] | the snapshots of an override |
 //! | [`reports`] | the copy of a placement's status in its namespace |
@@ -20,6 +21,7 @@ use crate::types::Metadata;
 pub mod bindings;
 pub mod evictions;
 pub mod members;
+pub mod mirror;
 pub mod news;
 pub mod overrides;
 pub mod placement;

@@ -70,9 +70,12 @@ pub fn key(kind: &str, namespace: Option<&str>, name: &str) -> Key {
 
 /// The resource of a kind of the fleet, and of the few others that the hub writes.
 pub fn resource(kind: &str) -> String {
-    let kind = kind.to_lowercase();
-    let plural = if kind.ends_with('s') { "es" } else { "s" };
-    kind + plural
+    let lower = kind.to_lowercase();
+    match lower.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if lower.ends_with('s') => format!("{lower}es"),
+        None => format!("{lower}s"),
+    }
 }
 
 /// All objects of a kind, to be watched.

@@ -381,9 +381,16 @@ impl HubWorld {
                 warn!(placement = %id.name, problem, "an override is left out");
             }
             if round.stages.is_empty() {
-                return Ok(match round.wait {
+                let (bindings, works) = (known.bindings.all(), known.works.all());
+                let mirrored = match &placement {
+                    Some(placement) => self.mirror(&by, placement, bindings, works).await?,
+                    None => None,
+                };
+                let wait = round.wait.map(|wait| wait.max(SignedDuration::ZERO));
+                let wait = wait.map(SignedDuration::unsigned_abs);
+                return Ok(match wait.into_iter().chain(mirrored).min() {
                     _ if is_undecided || failures.is_any() => Outcome::Failed(None),
-                    Some(wait) => Outcome::Again(wait.max(SignedDuration::ZERO).unsigned_abs()),
+                    Some(wait) => Outcome::Again(wait),
                     None => Outcome::Settled,
                 });
             }

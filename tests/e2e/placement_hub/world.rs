@@ -224,6 +224,16 @@ fn hub(cluster: &ServiceCluster, metrics: u16, log: &Path, flags: &[String]) -> 
 /// Writes what the agent of a member reports of itself.
 pub(super) async fn report_member(way: &Way, internal: &mut Value, joined: &str) -> Result<()> {
     let now = Timestamp::from_second(Timestamp::now().as_second())?.to_string();
+    report_member_at(way, internal, joined, &now).await
+}
+
+/// The same with the time of the last heartbeat.
+pub(super) async fn report_member_at(
+    way: &Way,
+    internal: &mut Value,
+    joined: &str,
+    now: &str,
+) -> Result<()> {
     let is = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "Played", "message": "", "lastTransitionTime": now});
     internal["status"] = json!({"agentStatus": [{
         "type": "MemberAgent", "lastReceivedHeartbeat": now,
