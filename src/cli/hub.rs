@@ -198,6 +198,10 @@ pub(super) struct HubArgs {
     )]
     webhook_url: String,
 
+    /// Source of the events about placements; cluster-resource-placement-controller in older versions of KubeFleet
+    #[arg(long, value_name = "NAME", default_value = "placement-controller")]
+    placement_event_source: String,
+
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: i32,
@@ -307,6 +311,7 @@ fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
             force_delete: signed(args.force_delete_wait_time),
             networking: args.networking_agents_enabled,
         },
+        event_source: args.placement_event_source.into(),
     })
 }
 

@@ -69,6 +69,8 @@ pub struct HubWorld {
     pub recorder: Recorder,
     pub numbers: Arc<HubNumbers>,
     pub rules: HubRules,
+    /// The source of events about placements.
+    pub event_source: Arc<str>,
     /// The watches of the fleet's kinds.
     pub fleet: Vec<Arc<SharedWatch>>,
     pub forms: HubForms,
@@ -670,7 +672,7 @@ impl HubWorld {
             text: EventText {
                 component: match kind {
                     "MemberCluster" => "mcv1beta1-controller".into(),
-                    _ => "placement-controller".into(),
+                    _ => self.event_source.to_string().into(),
                 },
                 kind: type_,
                 reason: reason.into(),

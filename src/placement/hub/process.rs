@@ -52,6 +52,8 @@ pub struct HubOptions {
     pub per_second: Option<NonZeroU32>,
     pub selection: SelectionRules,
     pub rules: HubRules,
+    /// The source of events about placements.
+    pub event_source: Arc<str>,
     #[cfg(feature = "webhook")]
     pub webhook: Option<HubWebhook>,
 }
@@ -256,6 +258,7 @@ impl Working {
             recorder,
             numbers: Arc::clone(numbers),
             rules: options.rules,
+            event_source: Arc::clone(&options.event_source),
             fleet,
             forms: HubForms::new(watch),
             recent: Mutex::default(),

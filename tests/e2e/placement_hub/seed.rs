@@ -172,7 +172,9 @@ async fn the_samples_of_the_seed_are_what_the_hub_shows() -> Result<()> {
 
 #[tokio::test]
 async fn the_status_of_the_seed_s_placement_has_its_words_in_its_order() -> Result<()> {
-    let world = World::start().await?;
+    // As in the sample, events come from the controller of that time.
+    let source = "cluster-resource-placement-controller";
+    let world = World::start_with(&[format!("--placement-event-source={source}")]).await?;
     let way = world.way()?;
     let members = ["kind-cluster-1", "kind-cluster-2", "kind-cluster-3"];
     world.join(&members, json!({})).await?;
@@ -278,5 +280,10 @@ async fn the_status_of_the_seed_s_placement_has_its_words_in_its_order() -> Resu
     ] {
         way.until_event("default", reason, message).await;
     }
+    way.until("/api/v1/namespaces/default/events", |events| {
+        let all = events["items"].as_array();
+        all.is_some_and(|all| all.iter().any(|one| one["source"]["component"] == source))
+    })
+    .await;
     Ok(())
 }

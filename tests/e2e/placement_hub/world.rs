@@ -70,7 +70,7 @@ impl World {
         let wait = ["wait", "--for=condition=Established", "crd", "--all"];
         hub.admin().kubectl(&wait).await?;
         let mute = Arc::<Mutex<BTreeSet<String>>>::default();
-        let members = members(&hub, &mute)?;
+        let members = members_at(hub.admin().config()?, &mute)?;
         let mut world = Self {
             hub,
             process: None,
@@ -251,10 +251,12 @@ pub(super) async fn report_member_at(
 }
 
 /// Plays members for as long as the guard lives; not on the runtime of the test that happens to be the first.
-fn members(cluster: &ServiceCluster, mute: &Arc<Mutex<BTreeSet<String>>>) -> Result<DropGuard> {
+pub(super) fn members_at(
+    config: kube::Config,
+    mute: &Arc<Mutex<BTreeSet<String>>>,
+) -> Result<DropGuard> {
     let stop = CancellationToken::new();
     let (token, mute) = (stop.clone(), Arc::clone(mute));
-    let config = cluster.admin().config()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
