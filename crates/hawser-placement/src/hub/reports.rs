@@ -65,19 +65,23 @@ pub(super) fn write(
         target.is_none().then_some(unnamed)
     });
     if let (None, Some(namespace)) = (failure, target) {
-        let known = view.report;
-        let is_known = known.is_some_and(|known| is_same(status, &known.source_status));
-        let mut copy = json!({"sourceStatus": status, "lastUpdatedTime": view.time});
-        if let Some(known) = known.filter(|_| !is_known) {
-            complete(&mut copy["sourceStatus"], &json!(known.source_status));
-            return Some(HubWrite::patch(KIND, &known.metadata, copy));
-        }
-        if known.is_none() {
-            let mut object = owned(placement, Scope::Cluster, KIND, &placement.metadata.name);
-            object["metadata"]["namespace"] = namespace.into();
-            object["sourceStatus"] = copy["sourceStatus"].take();
-            object["lastUpdatedTime"] = copy["lastUpdatedTime"].take();
-            return Some(HubWrite::Create(object));
+        match view.report {
+            // The times and messages of the copy count: the two are the same.
+            Some(known) if is_same(status, &known.source_status) => {
+                status.clone_from(&known.source_status);
+            }
+            Some(known) => {
+                let mut copy = json!({"sourceStatus": status, "lastUpdatedTime": view.time});
+                complete(&mut copy["sourceStatus"], &json!(known.source_status));
+                return Some(HubWrite::patch(KIND, &known.metadata, copy));
+            }
+            None => {
+                let mut object = owned(placement, Scope::Cluster, KIND, &placement.metadata.name);
+                object["metadata"]["namespace"] = namespace.into();
+                object["sourceStatus"] = json!(status);
+                object["lastUpdatedTime"] = view.time.into();
+                return Some(HubWrite::Create(object));
+            }
         }
     }
     let (truth, reason, message) = match (failure, target) {
@@ -95,14 +99,15 @@ pub(super) fn write(
             ),
         ),
     };
-    status.conditions.push(Condition {
+    let mut synced = [Condition {
         type_: SYNCED.to_owned(),
         status: truth,
         observed_generation: placement.metadata.generation,
         last_transition_time: view.time.to_owned(),
         reason: reason.to_owned(),
         message,
-    });
-    crate::status::settle(&mut status.conditions, &placement.status.conditions);
+    }];
+    crate::status::settle(&mut synced, &placement.status.conditions);
+    status.conditions.extend(synced);
     None
 }

@@ -25,13 +25,6 @@ struct ClusterDetails<'a> {
 
 /// Leaves out details of a placement's status, the least important first, until it can be stored.
 pub(crate) fn fit_placement(status: &mut PlacementStatus) {
-    let mut bytes = 0;
-    let fits = status.selected_resources.iter().take_while(|one| {
-        bytes += identifier(one);
-        bytes <= MOST / 2
-    });
-    let fits = fits.count();
-    status.selected_resources.truncate(fits);
     let clusters = status.placement_statuses.iter_mut();
     let clusters = clusters.map(|one| ClusterDetails {
         conditions: &mut one.conditions,
@@ -39,10 +32,18 @@ pub(crate) fn fit_placement(status: &mut PlacementStatus) {
         drifted: &mut one.drifted_placements,
         diffed: &mut one.diffed_placements,
     });
-    fit(
-        &mut clusters.collect::<Vec<_>>(),
-        MOST - bytes.min(MOST / 2),
-    );
+    let mut clusters: Vec<ClusterDetails<'_>> = clusters.collect();
+    let told: usize = clusters.iter().map(ClusterDetails::bytes).sum();
+    // The list of resources has what clusters leave, and half of the room in any case.
+    let most = MOST - told.min(MOST / 2);
+    let mut bytes = 0;
+    let listed = status.selected_resources.iter().take_while(|one| {
+        bytes += identifier(one);
+        bytes <= most
+    });
+    let listed = listed.count();
+    status.selected_resources.truncate(listed);
+    fit(&mut clusters, MOST - bytes.min(most));
 }
 
 /// The same for the status of a binding.
@@ -212,6 +213,12 @@ mod tests {
             ],
             ..PlacementStatus::default()
         };
+        let mut large = PlacementStatus {
+            selected_resources: of(0).selected_resources,
+            ..PlacementStatus::default()
+        };
+        fit_placement(&mut large);
+        assert_eq!(large.selected_resources.len(), 10_000);
         for failed in [0, 1, 100] {
             let mut status = of(failed);
             fit_placement(&mut status);
