@@ -15,6 +15,8 @@ use crate::placement::hub::process::{self, HubOptions, signed};
 use crate::placement::hub::selectable::SelectionRules;
 #[cfg(feature = "webhook")]
 use crate::placement::hub::webhook::HubWebhook;
+#[cfg(feature = "webhook")]
+use hawser_placement::admission::{guard::GuardRail, review::HubGuards};
 use hawser_placement::hub::placement::HubPolicy;
 use hawser_placement::resources::{ApiFilter, ApiPatternError};
 use hawser_placement::scheduler::Windows;
@@ -31,12 +33,9 @@ pub(super) const SWITCHES: &[&str] = &[
     "enable-admission-policy-manager",
     "enable-cluster-inventory-apis",
     "enable-eviction-apis",
-    "enable-guard-rail",
-    "enable-pdbs",
     "enable-resource-placement",
     "enable-staged-update-run-apis",
     "enable-v1beta1-apis",
-    "deny-modify-member-cluster-labels",
     "use-cert-manager",
 ];
 pub(super) const VALUES: &[&str] = &[
@@ -51,7 +50,6 @@ pub(super) const VALUES: &[&str] = &[
     "rate-limiter-max-delay",
     "rate-limiter-qps",
     "resync-period",
-    "whitelisted-users",
     "work-pending-grace-period",
 ];
 
@@ -128,10 +126,31 @@ pub(super) struct HubArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     skipped_propagating_namespaces: Vec<String>,
 
-    /// Run workloads on the hub: objects that controllers create for them are not placed
+    /// Run workloads on the hub: the webhook admits Pods and ReplicaSets, and objects that controllers create for them
+    /// are not placed
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     enable_workload: bool,
+
+    /// Let the webhook admit PodDisruptionBudgets on the hub
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "true", default_missing_value = "true")]
+    enable_pdbs: bool,
+
+    /// Let the webhook refuse changes of the fleet's own objects, and of objects in the namespaces fleet-* and kube-*, by
+    /// users other than administrators, controllers of Kubernetes and the agents of members
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
+    enable_guard_rail: bool,
+
+    /// Users that the guard rail trusts, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    whitelisted_users: Vec<String>,
+
+    /// Let the guard rail refuse changes of the labels of members too
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
+    deny_modify_member_cluster_labels: bool,
 
     /// Count a member as joined only when the agents of the fleet's networking have joined too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
@@ -165,6 +184,10 @@ pub(super) struct HubArgs {
         hide_default_value = true
     )]
     webhook_url: String,
+
+    /// Source of the events about placements; cluster-resource-placement-controller in older versions of KubeFleet
+    #[arg(long, value_name = "NAME", default_value = "placement-controller")]
+    placement_event_source: String,
 
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
@@ -253,6 +276,7 @@ fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
             force_delete: signed(args.force_delete_wait_time),
             networking: args.networking_agents_enabled,
         },
+        event_source: args.placement_event_source.into(),
     })
 }
 
@@ -266,6 +290,17 @@ fn webhook(args: &HubArgs, of_pod: Option<String>) -> Option<HubWebhook> {
     }
     let name = args.webhook_service_name.clone();
     let of_pod = of_pod.filter(|namespace| !namespace.is_empty());
+    let users = args.whitelisted_users.iter();
+    let users = users.filter(|user| !user.is_empty()).cloned();
+    let guards = HubGuards {
+        workloads: args.enable_workload,
+        budgets: args.enable_pdbs,
+        namespace: of_pod.clone().unwrap_or_default(),
+        rail: args.enable_guard_rail.then(|| GuardRail {
+            users: users.collect(),
+            labels: args.deny_modify_member_cluster_labels,
+        }),
+    };
     let address = match (&*args.webhook_url, &of_pod) {
         ("", None) => return None,
         ("", Some(namespace)) if args.webhook_client_connection_type == "url" => {
@@ -284,6 +319,7 @@ fn webhook(args: &HubArgs, of_pod: Option<String>) -> Option<HubWebhook> {
         listens,
         address,
         namespace: of_pod.unwrap_or_else(|| args.leader_election_namespace.clone()),
+        guards,
     })
 }
 
@@ -306,8 +342,8 @@ mod tests {
 
     #[test]
     fn flags_of_the_original_that_mean_nothing_are_taken_with_their_values() {
-        let line = "hawser hub --enable-guard-rail=false --max-fleet-size 100 --leader-elect --use-cert-manager \
-                    -add_dir_header --whitelisted-users=x -v 4";
+        let line = "hawser hub --enable-eviction-apis=false --max-fleet-size 100 --leader-elect --use-cert-manager \
+                    -add_dir_header --vmodule=x -v 4";
         let mut args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let taken = klog::take(&mut args, SWITCHES, VALUES);
         assert_eq!(args, ["hawser", "hub", "--leader-elect", "-v", "4"]);
@@ -343,5 +379,12 @@ mod tests {
             WebhookAddress::Url("https://127.0.0.1:9443".into())
         );
         assert_eq!(aside.namespace, "kube-system");
+        assert!(!aside.guards.workloads && aside.guards.budgets);
+        assert_eq!(aside.guards.rail, None);
+        let flags =
+            "--enable-guard-rail --whitelisted-users=a,b --enable-pdbs=false --enable-workload";
+        let guards = of(flags, "n").unwrap().guards;
+        assert_eq!(guards.rail.unwrap().users, ["a", "b"]);
+        assert!(guards.workloads && !guards.budgets);
     }
 }

@@ -148,6 +148,7 @@ fn hub_options(files: &Files) -> HubOptions {
             force_delete: SignedDuration::from_mins(15),
             networking: false,
         },
+        event_source: "placement-controller".into(),
         #[cfg(feature = "webhook")]
         webhook: None,
     }

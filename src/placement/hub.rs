@@ -5,6 +5,7 @@
 //! | [`catalog`] | the kinds that the hub serves |
 //! | [`events`] | the placements, members and overrides that an event concerns |
 //! | [`members`] | the pass over one member: joining, status, leaving |
+//! | [`mirrored`] | the status of placed objects, written to the objects on the hub |
 //! | [`numbers`] | the metrics, under the names that dashboards of KubeFleet use |
 //! | [`objects`] | the kinds of the fleet, and their paths |
 //! | [`passes`] | the pass over one placement or override |
@@ -15,6 +16,7 @@
 pub(crate) mod catalog;
 pub(crate) mod events;
 pub(crate) mod members;
+pub(crate) mod mirrored;
 pub(crate) mod numbers;
 pub(crate) mod objects;
 pub(crate) mod passes;

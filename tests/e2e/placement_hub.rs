@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 use testbed::{SOON, eventually};
 
 mod guards;
+mod inputs;
+mod killed;
+mod reported;
+mod seed;
 mod world;
 
 use world::{

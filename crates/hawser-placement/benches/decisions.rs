@@ -7,10 +7,9 @@
     reason = "what a benchmark finds is for its terminal, and a broken one may end"
 )]
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use hawser_placement::hub::placement::{HubPolicy, PlacementView, decide};
+use hawser_placement::hub::placement::{HubPolicy, PlacementView, WriteFailures, decide};
 use hawser_placement::hub::{HubWrite, Place};
 use hawser_placement::members::Members;
 use hawser_placement::scheduler::Windows;
@@ -138,7 +137,8 @@ impl PlayedHub {
                 cluster_overrides: &[],
                 overrides: &[],
                 selected: Ok(&selected),
-                failures: &BTreeMap::new(),
+                report: None,
+                failures: &WriteFailures::default(),
                 policy: HubPolicy {
                     debounce: Debounce {
                         minimum_interval: SignedDuration::ZERO,

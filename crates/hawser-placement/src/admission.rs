@@ -20,6 +20,8 @@ use crate::types::policy::{
     Toleration, TolerationOperator,
 };
 
+mod defaults;
+pub mod guard;
 mod properties;
 pub mod review;
 
@@ -44,11 +46,7 @@ pub fn check_placement(
     scope_of: impl Fn(&ResourceSelectorTerm) -> KindScope,
 ) -> Problems {
     let mut problems = Problems::new();
-    if placement.metadata.name.len() > MAX_NAME {
-        problems.push(format!(
-            "the name field cannot have length exceeding {MAX_NAME}"
-        ));
-    }
+    problems.extend(check_name(&placement.metadata.name));
     let wanted = match placement.metadata.namespace {
         None => (KindScope::Cluster, "cluster scoped"),
         Some(_) => (KindScope::Namespaced, "namespace scoped"),
@@ -83,6 +81,12 @@ pub fn check_placement(
     }
     problems.extend(check_rules(&placement.spec));
     problems
+}
+
+/// Checks the name of a placement or override, which is the value of a label of its snapshots.
+pub fn check_name(name: &str) -> Option<String> {
+    let is_long = name.len() > MAX_NAME;
+    is_long.then(|| format!("the name field cannot have length exceeding {MAX_NAME}"))
 }
 
 /// Checks what a placement says besides its selectors.
@@ -309,7 +313,7 @@ pub fn check_cluster_override<'a>(
     others: impl IntoIterator<Item = &'a ClusterResourceOverride, IntoIter: Clone>,
 ) -> Problems {
     let others = others.into_iter();
-    let mut problems = Problems::new();
+    let mut problems = Problems::from_iter(check_name(&one.metadata.name));
     if others.clone().count() >= MAX_OVERRIDES {
         problems.push(format!(
             "clusterResourceOverride limit has been reached: at most {MAX_OVERRIDES} cluster resources can be created"
@@ -356,7 +360,7 @@ pub fn check_override<'a>(
     others: impl IntoIterator<Item = &'a ResourceOverride, IntoIter: Clone>,
 ) -> Problems {
     let others = others.into_iter();
-    let mut problems = Problems::new();
+    let mut problems = Problems::from_iter(check_name(&one.metadata.name));
     if others.clone().count() >= MAX_OVERRIDES {
         problems.push(format!(
             "resourceOverride limit has been reached: at most {MAX_OVERRIDES} resources can be created in one namespace"

@@ -20,17 +20,20 @@ pub fn policy_hash(policy: Option<&PlacementPolicy>) -> String {
     hash_of(&policy)
 }
 
-/// The hash of selected resources, in their order, and the bytes of their JSON.
-pub fn resource_hash(resources: &[Value]) -> (String, usize) {
+/// The hash of selected resources, in their order, and the bytes of the JSON of each.
+pub fn resource_hash(resources: &[Value]) -> (String, Vec<usize>) {
     let mut text = "{\"selectedResources\":[".to_owned();
+    let mut sizes = Vec::with_capacity(resources.len());
     for (index, resource) in resources.iter().enumerate() {
         if index > 0 {
             text.push(',');
         }
-        text.push_str(&go_json::to_string(resource));
+        let json = go_json::to_string(resource);
+        sizes.push(json.len());
+        text.push_str(&json);
     }
     text.push_str("]}");
-    (hex(&text), text.len())
+    (hex(&text), sizes)
 }
 
 /// The hash of a value whose fields have the order of the original's structs.

@@ -9,8 +9,10 @@
 //! | [`bindings`] | the Works and the status of a binding |
 //! | [`evictions`] | evictions of placements from clusters |
 //! | [`members`] | joining and leaving of a member, and its status |
+//! | [`mirror`] | the status of placed objects that is reported back |
 //! | [`news`] | the placements that a change of a member concerns |
 //! | [`overrides`] | the snapshots of an override |
+//! | [`reports`] | the copy of a placement's status in its namespace |
 
 use serde_json::{Value, json};
 
@@ -19,9 +21,11 @@ use crate::types::Metadata;
 pub mod bindings;
 pub mod evictions;
 pub mod members;
+pub mod mirror;
 pub mod news;
 pub mod overrides;
 pub mod placement;
+pub mod reports;
 
 /// An object by its kind and name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use kube_lang::object::{Gvk, Object};
 use kube_lang::selector::{Selector, SelectorError};
 use serde_json::Value;
 
-use crate::admission::{KindScope, check_rules};
+use crate::admission::{KindScope, check_name, check_rules};
+use crate::hub::reports;
 use crate::resources::{
     ApiFilter, Surroundings, is_placed, is_reserved_namespace, normalise, sort,
 };
@@ -55,6 +56,12 @@ pub enum SelectionError {
     },
     #[error("the placement is invalid: {0}")]
     Invalid(String),
+    #[error("{} \"{}\" in namespace \"{}\" has {bytes} bytes as JSON; a snapshot has room for {most}", .resource.kind, .resource.name, .resource.namespace)]
+    TooLarge {
+        resource: ResourceIdentifier,
+        bytes: usize,
+        most: usize,
+    },
     #[error("label selector of {kind}: {source}")]
     Labels {
         kind: Gvk,
@@ -75,7 +82,9 @@ pub fn select(
     hub: &impl Hub,
     settings: &Settings<'_>,
 ) -> Result<Vec<Value>, SelectionError> {
-    let problems = check_rules(&placement.spec);
+    let mut problems = check_rules(&placement.spec);
+    problems.extend(check_name(&placement.metadata.name));
+    problems.extend(reports::moved(placement));
     if !problems.is_empty() {
         return Err(SelectionError::Invalid(problems.join("; ")));
     }

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::hash::{policy_hash, resource_hash};
 use crate::names;
+use crate::selection::SelectionError;
 use crate::types::binding::{PolicySnapshot, ResourceSnapshot};
-use crate::types::placement::Placement;
+use crate::types::placement::{Placement, ResourceIdentifier};
 use crate::types::policy::PlacementType;
 use crate::types::{Metadata, PLACEMENT_GROUP, STORED_VERSION};
 
@@ -14,6 +15,9 @@ use crate::types::{Metadata, PLACEMENT_GROUP, STORED_VERSION};
 const MAX_BYTES: usize = 800 * 1024;
 /// The maximum number of resources in a snapshot: the Work that is derived from it has room for the status of each.
 const MAX_RESOURCES: usize = 1000;
+/// The bytes of JSON in a resource: etcd stores objects of 1.5 MiB, and a snapshot or a Work is a little larger than
+/// what it holds.
+const MAX_RESOURCE_BYTES: usize = 1500 * 1024;
 /// The groups of snapshots that are kept, if the placement does not say.
 const HISTORY: usize = 10;
 
@@ -22,18 +26,56 @@ const HISTORY: usize = 10;
 pub struct Selected {
     pub resources: Vec<Value>,
     pub hash: String,
-    /// The bytes of their JSON.
-    pub bytes: usize,
+    /// The bytes of the JSON of each, as Go writes it: that is what a server stores.
+    sizes: Vec<usize>,
 }
 
 impl From<Vec<Value>> for Selected {
     fn from(resources: Vec<Value>) -> Self {
-        let (hash, bytes) = resource_hash(&resources);
+        let (hash, sizes) = resource_hash(&resources);
         Self {
             resources,
             hash,
-            bytes,
+            sizes,
         }
+    }
+}
+
+impl Selected {
+    /// The bytes of the JSON of all of them.
+    pub fn bytes(&self) -> usize {
+        self.sizes.iter().sum()
+    }
+
+    /// The selection, unless a resource fits into no snapshot.
+    pub fn checked(self) -> Result<Self, SelectionError> {
+        let mut all = self.resources.iter().zip(&self.sizes);
+        match all.find(|(_, bytes)| **bytes > MAX_RESOURCE_BYTES) {
+            None => Ok(self),
+            Some((resource, bytes)) => Err(SelectionError::TooLarge {
+                resource: ResourceIdentifier::of(resource),
+                bytes: *bytes,
+                most: MAX_RESOURCE_BYTES,
+            }),
+        }
+    }
+
+    /// The chunks of snapshots, in their order.
+    pub fn split(&self) -> Vec<Vec<&Value>> {
+        let mut chunks = vec![Vec::new()];
+        let mut bytes = 0;
+        for (resource, size) in self.resources.iter().zip(&self.sizes) {
+            if let Some(chunk) = chunks.last_mut()
+                && (chunk.is_empty() || (bytes + size <= MAX_BYTES && chunk.len() < MAX_RESOURCES))
+            {
+                bytes += size;
+                chunk.push(resource);
+            } else {
+                bytes = *size;
+                chunks.push(vec![resource]);
+            }
+        }
+        chunks
     }
 }
 
@@ -129,25 +171,6 @@ pub enum SnapshotError {
     Index { name: String, label: &'static str },
     #[error("snapshot {0} has no hash: its annotation {key} is missing", key = names::RESOURCE_HASH)]
     Hash(String),
-}
-
-/// Splits resources into the chunks of snapshots, in their order.
-pub fn split(resources: &[Value]) -> Vec<Vec<&Value>> {
-    let mut chunks = vec![Vec::new()];
-    let mut bytes = 0;
-    for resource in resources {
-        let size = resource.to_string().len();
-        if let Some(chunk) = chunks.last_mut()
-            && (chunk.is_empty() || (bytes + size <= MAX_BYTES && chunk.len() < MAX_RESOURCES))
-        {
-            bytes += size;
-            chunk.push(resource);
-        } else {
-            bytes = size;
-            chunks.push(vec![resource]);
-        }
-    }
-    chunks
 }
 
 /// True for an envelope of any kind.
@@ -303,7 +326,7 @@ fn resource_snapshots(
         .filter(|one| is_envelope(one))
         .count()
         .to_string();
-    let chunks = split(resources);
+    let chunks = selected.split();
     let number = chunks.len().to_string();
     let mut master = Some([
         (names::RESOURCE_HASH, selected.hash.clone()),

@@ -10,6 +10,7 @@ use crate::types::placement::{
 use crate::types::policy::PlacementType;
 use crate::types::{Condition, Truth, condition};
 
+pub(crate) mod size;
 pub mod works;
 
 /// The steps of a rollout, in their order.

@@ -10,6 +10,7 @@ use crate::overrides::{OverrideError, Overrides};
 use crate::types::binding::{Binding, ResourceSnapshot};
 use crate::types::cluster::MemberCluster;
 use crate::types::placement::{EnvelopeType, PlacementSpec};
+use crate::types::work::WorkOutline;
 use crate::types::{Metadata, PLACEMENT_GROUP, STORED_VERSION};
 
 /// An envelope whose content cannot be placed.
@@ -30,6 +31,14 @@ pub enum WorksError {
     Override(#[from] OverrideError),
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
+    #[error(
+        "{} {name} has the Works {works}: one of them is right, delete the others", .kind.as_str()
+    )]
+    Duplicates {
+        kind: EnvelopeType,
+        name: String,
+        works: String,
+    },
     #[error("master resource snapshot {0} is not found")]
     NoMaster(String),
     #[error(
@@ -132,6 +141,8 @@ pub struct WorksRequest<'a> {
     pub snapshots: &'a [ResourceSnapshot],
     /// The overrides that the binding lists.
     pub overrides: &'a Overrides<'a>,
+    /// The Works that are there.
+    pub works: &'a [&'a WorkOutline],
 }
 
 /// The Works that a binding is to have.
@@ -155,7 +166,10 @@ pub fn generate(request: &WorksRequest<'_>) -> Result<Vec<Value>, WorksError> {
             for object in unpack(resource, kind)? {
                 inner.extend(request.overrides.apply(object, request.cluster)?);
             }
-            let name = names::envelope_work(&prefix, kind, text("namespace"), text("name"));
+            let known = known_work(request, kind, text("namespace"), text("name"))?;
+            let name = known.unwrap_or_else(|| {
+                names::envelope_work(&prefix, kind, text("namespace"), text("name"))
+            });
             let mut work = work(request, &name, inner);
             let labels = &mut work["metadata"]["labels"];
             labels[names::ENVELOPE_TYPE] = kind.as_str().into();
@@ -166,6 +180,41 @@ pub fn generate(request: &WorksRequest<'_>) -> Result<Vec<Value>, WorksError> {
         works.push(work(request, &names::work(&prefix, sub), manifests));
     }
     Ok(works)
+}
+
+/// The name of the Work that an envelope has already. The original gave those of `ConfigMap`s random names; with
+/// another name, its objects would be deleted with the old Work.
+fn known_work(
+    request: &WorksRequest<'_>,
+    kind: EnvelopeType,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<String>, WorksError> {
+    let marks = [
+        (names::ENVELOPE_TYPE, kind.as_str()),
+        (names::ENVELOPE_NAMESPACE, namespace),
+        (names::ENVELOPE_NAME, name),
+    ];
+    let is_its = |work: &&WorkOutline| {
+        let mut marks = marks.iter();
+        !work.metadata.in_deletion()
+            && marks.all(|(key, value)| work.metadata.label(key).unwrap_or_default() == *value)
+    };
+    let parent = &*request.binding.metadata.name;
+    let found = request.works.iter().copied().filter(is_its);
+    // Those that are left of a former binding count if there is no other.
+    let (its, left): (Vec<&WorkOutline>, Vec<&WorkOutline>) =
+        found.partition(|work| work.metadata.label(names::PARENT_BINDING) == Some(parent));
+    if its.len() > 1 {
+        let works: Vec<&str> = its.iter().map(|work| &*work.metadata.name).collect();
+        return Err(WorksError::Duplicates {
+            kind,
+            name: name.to_owned(),
+            works: works.join(", "),
+        });
+    }
+    let known = its.first().or(left.first());
+    Ok(known.map(|work| work.metadata.name.clone()))
 }
 
 /// The snapshots of the binding's group, the master first.

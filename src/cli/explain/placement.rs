@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use super::Output;
 use crate::cli::manifest::{self, ManifestError};
+use hawser_placement::admission::check_rules;
+use hawser_placement::hash::policy_hash;
+use hawser_placement::hub::placement::latest_policy;
 use hawser_placement::members::Members;
 use hawser_placement::names;
 use hawser_placement::scheduler::{self, Explanation, Request, ScheduleError, Windows};
@@ -71,6 +74,8 @@ pub(super) enum PlacementFailed {
         #[source]
         source: serde_json::Error,
     },
+    #[error("the placement in the file is invalid: {0}")]
+    Invalid(String),
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
 }
@@ -101,6 +106,10 @@ pub(super) async fn run(args: PlacementArgs) -> Result<String, PlacementFailed> 
         let document = manifest::read(file)?.swap_remove(0).value;
         let changed: Placement = parsed(document, "the placement in the file")?;
         placement.spec.policy = changed.spec.policy;
+        let problems = check_rules(&placement.spec).join("; ");
+        if !problems.is_empty() {
+            return Err(PlacementFailed::Invalid(problems));
+        }
     }
     let selector = format!("labelSelector={}%3D{}", names::PARENT_PLACEMENT, args.name);
     let policies: Vec<PolicySnapshot> =
@@ -126,12 +135,14 @@ fn decide(
     clusters: &Members,
     is_dry_run: bool,
 ) -> Result<Decided, PlacementFailed> {
-    let is_latest = |one: &&PolicySnapshot| one.metadata.label(names::IS_LATEST) == Some("true");
-    let latest = policies.iter().find(is_latest).filter(|_| !is_dry_run);
     let policy = placement.spec.policy.as_ref();
+    // A policy that differs in more than the number of clusters would have a snapshot of its own.
+    let is_same = |one: &&PolicySnapshot| {
+        !is_dry_run || policy_hash(one.spec.policy.as_ref()) == policy_hash(policy)
+    };
+    let latest = latest_policy(policies).filter(is_same);
     let clusters = scheduler::explain(&Request {
         policy,
-        // A changed policy would have a snapshot of its own.
         policy_snapshot: latest.map_or("", |latest| &latest.metadata.name),
         number_of_clusters: policy.and_then(|policy| policy.number_of_clusters),
         namespace: placement.metadata.namespace.as_deref(),
@@ -254,5 +265,66 @@ async fn list<T: DeserializeOwned>(
             Some(token) if !token.is_empty() => next = format!("&continue={token}"),
             _ => return Ok(objects),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of<T: DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// A member that is joined and healthy, with taints.
+    fn member(name: &str, taints: &Value) -> MemberCluster {
+        let now = Timestamp::now().to_string();
+        let is = |type_: &str| json!({"type": type_, "status": "True", "reason": "R", "message": "", "lastTransitionTime": now});
+        of(json!({
+            "metadata": {"name": name},
+            "spec": {"identity": {"kind": "User", "name": "u"}, "taints": taints},
+            "status": {"agentStatus": [{"type": "MemberAgent", "lastReceivedHeartbeat": now,
+                "conditions": [is("Joined"), is("Healthy")]}]},
+        }))
+    }
+
+    #[test]
+    fn a_dry_run_moves_what_the_hub_would_move() {
+        let taint = json!([{"key": "k", "value": "", "effect": "NoSchedule"}]);
+        let clusters = [
+            member("a", &taint),
+            member("b", &json!([])),
+            member("c", &json!([])),
+        ];
+        let clusters: Members = clusters.into_iter().collect();
+        let snapshot = json!([{
+            "metadata": {"name": "p-0", "labels": {names::IS_LATEST: "true"}},
+            "spec": {"policy": {"placementType": "PickN"}, "policyHash": ""},
+        }]);
+        let bound = json!([{
+            "metadata": {"name": "p-a"},
+            "spec": {"state": "Bound", "schedulingPolicySnapshotName": "p-0", "targetCluster": "a",
+                     "clusterDecision": {"clusterName": "a", "selected": true, "reason": ""}},
+        }]);
+        let (snapshots, bindings): (Vec<PolicySnapshot>, Vec<Binding>) = (of(snapshot), of(bound));
+        let moved = |policy: Value| {
+            let placement: Placement = of(json!({"metadata": {"name": "p"},
+                "spec": {"resourceSelectors": [], "policy": policy}}));
+            let decided = decide(&placement, &snapshots, &bindings, &clusters, true).unwrap();
+            let all = decided.clusters.iter();
+            let changes = all.filter_map(|of| Some((&*of.cluster, change(&decided, of)?)));
+            let changes: Vec<String> = changes
+                .map(|(name, change)| format!("{name} {change}"))
+                .collect();
+            changes.join(", ")
+        };
+        let pick = |number: u32| json!({"placementType": "PickN", "numberOfClusters": number});
+        // A cluster that was picked before it got its taint keeps the placement when the number alone changes.
+        assert_eq!(moved(pick(1)), "");
+        assert_eq!(moved(pick(2)), "c added");
+        assert_eq!(moved(pick(0)), "a removed");
+        let mut tolerating = pick(2);
+        tolerating["tolerations"] = json!([{"key": "other", "operator": "Exists"}]);
+        assert_eq!(moved(tolerating), "a removed, b added, c added");
     }
 }

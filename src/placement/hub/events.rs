@@ -203,6 +203,10 @@ impl HubEvents {
                 self.select(id(), change);
                 add(HubKey::Placement(id()));
             }
+            "ClusterResourcePlacementStatus" => add(HubKey::Placement(PlacementId {
+                namespace: None,
+                name: Arc::clone(&key.name),
+            })),
             "MemberCluster" => {
                 add(HubKey::Member(Arc::clone(&key.name)));
                 if let Some(news) = self.news(change) {

@@ -22,9 +22,10 @@ pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
 pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
 
 /// The kinds that decisions depend on.
-pub const FLEET: [&str; 16] = [
+pub const FLEET: [&str; 17] = [
     "ClusterResourcePlacement",
     "ResourcePlacement",
+    "ClusterResourcePlacementStatus",
     "ClusterSchedulingPolicySnapshot",
     "SchedulingPolicySnapshot",
     "ClusterResourceSnapshot",
@@ -69,7 +70,12 @@ pub fn key(kind: &str, namespace: Option<&str>, name: &str) -> Key {
 
 /// The resource of a kind of the fleet, and of the few others that the hub writes.
 pub fn resource(kind: &str) -> String {
-    format!("{}s", kind.to_lowercase())
+    let lower = kind.to_lowercase();
+    match lower.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if lower.ends_with('s') => format!("{lower}es"),
+        None => format!("{lower}s"),
+    }
 }
 
 /// All objects of a kind, to be watched.

@@ -16,8 +16,10 @@ use hawser_placement::admission::{
 };
 use hawser_placement::hub::evictions::{self, EvictionView};
 use hawser_placement::hub::overrides::{self, OverrideKind};
-use hawser_placement::hub::placement::{HubPolicy, PlacementView, decide, latest_policy};
-use hawser_placement::hub::{HubWrite, Place};
+use hawser_placement::hub::placement::{
+    HubPolicy, HubWarning, PlacementView, WriteFailures, decide, latest_policy,
+};
+use hawser_placement::hub::{HubWrite, Place, reports};
 use hawser_placement::members::Members;
 use hawser_placement::names;
 use hawser_placement::selection::SelectionError;
@@ -29,7 +31,7 @@ use hawser_placement::types::overrides::{
     ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
     ResourceOverrideSnapshot,
 };
-use hawser_placement::types::placement::Placement;
+use hawser_placement::types::placement::{Placement, StatusReport};
 use hawser_placement::types::work::WorkOutline;
 use hawser_placement::types::{Metadata, Resource};
 use hawser_runtime::cluster::cache::{Cache, Forms, LabelledForms, Table};
@@ -67,6 +69,8 @@ pub struct HubWorld {
     pub recorder: Recorder,
     pub numbers: Arc<HubNumbers>,
     pub rules: HubRules,
+    /// The source of events about placements.
+    pub event_source: Arc<str>,
     /// The watches of the fleet's kinds.
     pub fleet: Vec<Arc<SharedWatch>>,
     pub forms: HubForms,
@@ -127,7 +131,7 @@ pub struct Known {
 impl Known {
     fn bytes(&self) -> usize {
         let selected = self.selected.as_ref();
-        let selected = selected.map_or(0, |(_, selected)| selected.bytes);
+        let selected = selected.map_or(0, |(_, selected)| selected.bytes());
         let stored = self.policies.bytes() + self.snapshots.bytes() + self.bindings.bytes();
         stored + self.works.bytes() + selected
     }
@@ -291,7 +295,8 @@ impl HubWorld {
             Some((known, selected)) if time.as_ref() == Some(known) => Ok(Arc::clone(selected)),
             _ => {
                 known.selected = None;
-                let selected = Arc::new(Selected::from(self.selectable.select(placement)?));
+                let selected = Selected::from(self.selectable.select(placement)?);
+                let selected = Arc::new(selected.checked()?);
                 known.selected = time.map(|time| (time, Arc::clone(&selected)));
                 Ok(selected)
             }
@@ -326,7 +331,7 @@ impl HubWorld {
             }
         }
         let mut selected: Option<Result<Arc<Selected>, SelectionError>> = None;
-        let mut failures = BTreeMap::new();
+        let mut failures = WriteFailures::default();
         for _ in 0..ROUNDS {
             let placement: Option<Placement> =
                 self.get(scope.placement(), id.namespace.as_deref(), &id.name)?;
@@ -340,6 +345,18 @@ impl HubWorld {
                 }
                 _ => Ok(Arc::new(Selected::from(Vec::new()))),
             });
+            let report = placement.as_ref().and_then(reports::namespace);
+            let report: Option<StatusReport> = match report {
+                None => None,
+                Some(near) => match self.get(reports::KIND, Some(near), &id.name) {
+                    // It harms itself alone.
+                    Err(Broken::Failed(problem)) => {
+                        failures.report = Some(problem);
+                        None
+                    }
+                    report => report?,
+                },
+            };
             let began = Instant::now();
             let now = Timestamp::now();
             let decided = decide(&PlacementView {
@@ -353,6 +370,7 @@ impl HubWorld {
                 cluster_overrides: &self.forms.cluster_overrides.all(),
                 overrides: &self.forms.overrides.all(),
                 selected: selected.as_deref(),
+                report: report.as_ref(),
                 failures: &failures,
                 policy: self.rules.policy,
                 now,
@@ -366,14 +384,30 @@ impl HubWorld {
                 warn!(placement = %id.name, problem, "an override is left out");
             }
             if round.stages.is_empty() {
-                return Ok(match round.wait {
-                    _ if is_undecided || !failures.is_empty() => Outcome::Failed(None),
-                    Some(wait) => Outcome::Again(wait.max(SignedDuration::ZERO).unsigned_abs()),
+                let (bindings, works) = (known.bindings.all(), known.works.all());
+                let mirrored = match &placement {
+                    Some(placement) => self.mirror(&by, placement, bindings, works).await?,
+                    None => None,
+                };
+                let wait = round.wait.map(|wait| wait.max(SignedDuration::ZERO));
+                let wait = wait.map(SignedDuration::unsigned_abs);
+                return Ok(match wait.into_iter().chain(mirrored).min() {
+                    _ if is_undecided || failures.is_any() => Outcome::Failed(None),
+                    Some(wait) => Outcome::Again(wait),
                     None => Outcome::Settled,
                 });
             }
             for stage in round.stages.into_stages() {
                 self.stage(id, &by, stage, &mut failures).await?;
+            }
+            for warning in round.warnings {
+                let HubWarning {
+                    kind,
+                    about,
+                    reason,
+                    message,
+                } = warning;
+                self.tell(kind, &about, "Warning", reason, message);
             }
             if let Some(placement) = &placement {
                 for (reason, message) in round.events {
@@ -441,20 +475,21 @@ impl HubWorld {
         Ok(Some(budget))
     }
 
-    /// Sends the requests of a stage together. A failed Work concerns only its binding.
+    /// Sends the requests of a stage together. A failed Work concerns only its binding, and a failed copy of the status
+    /// only the copy.
     async fn stage(
         &self,
         id: &PlacementId,
         by: &HubKey,
         stage: Vec<HubWrite>,
-        failures: &mut BTreeMap<String, String>,
+        failures: &mut WriteFailures,
     ) -> Result<(), Broken> {
         let sent = stage.into_iter().map(async |write| {
-            let binding = binding_of(&write, &self.cache);
-            (binding, self.send(by, write).await)
+            let part = Part::of(&write, &self.cache);
+            (part, self.send(by, write).await)
         });
-        for (binding, sent) in join_all(sent).await {
-            match (binding, sent) {
+        for (part, sent) in join_all(sent).await {
+            match (part, sent) {
                 (_, Ok(Some(object))) if objects::is_of_fleet(&object.gvk()) => {
                     let is_placement = object.kind().ends_with("ResourcePlacement");
                     if is_placement && object.root().contains_key("status") {
@@ -463,8 +498,11 @@ impl HubWorld {
                     }
                 }
                 (_, Ok(_)) => {}
-                (Some(binding), Err(Broken::Failed(problem))) => {
-                    failures.insert(binding, problem);
+                (Some(Part::Works(binding)), Err(Broken::Failed(problem))) => {
+                    failures.works.insert(binding, problem);
+                }
+                (Some(Part::Report), Err(Broken::Failed(problem))) => {
+                    failures.report = Some(problem);
                 }
                 (_, Err(broken)) => return Err(broken),
             }
@@ -637,7 +675,7 @@ impl HubWorld {
             text: EventText {
                 component: match kind {
                     "MemberCluster" => "mcv1beta1-controller".into(),
-                    _ => "placement-controller".into(),
+                    _ => self.event_source.to_string().into(),
                 },
                 kind: type_,
                 reason: reason.into(),
@@ -674,21 +712,33 @@ fn key_of(place: &Place) -> Key {
     objects::key(place.kind, place.namespace.as_deref(), &place.name)
 }
 
-/// The binding whose Work is written.
-fn binding_of(write: &HubWrite, cache: &Cache) -> Option<String> {
-    let label = |object: &Object| object.label(names::PARENT_BINDING).map(str::to_owned);
-    match write {
-        HubWrite::Create(object) if object["kind"] == "Work" => {
-            let label = &object["metadata"]["labels"][names::PARENT_BINDING];
-            label.as_str().map(str::to_owned)
-        }
-        HubWrite::Patch { place, .. } | HubWrite::Delete { place, .. } if place.kind == "Work" => {
-            match cache.get(&key_of(place)) {
-                Seen::Present(object) => label(&object),
-                Seen::Absent | Seen::Unknown => None,
+/// The part of a placement that a write concerns, without which the others go on.
+enum Part {
+    /// The Works of a binding.
+    Works(String),
+    /// The copy of the status.
+    Report,
+}
+
+impl Part {
+    fn of(write: &HubWrite, cache: &Cache) -> Option<Self> {
+        let works = |label: Option<&str>| Some(Self::Works(label?.to_owned()));
+        match write {
+            HubWrite::Create(object) if object["kind"] == "Work" => {
+                works(object["metadata"]["labels"][names::PARENT_BINDING].as_str())
             }
+            HubWrite::Create(object) => (object["kind"] == reports::KIND).then_some(Self::Report),
+            HubWrite::Patch { place, .. } if place.kind == reports::KIND => Some(Self::Report),
+            HubWrite::Patch { place, .. } | HubWrite::Delete { place, .. }
+                if place.kind == "Work" =>
+            {
+                match cache.get(&key_of(place)) {
+                    Seen::Present(object) => works(object.label(names::PARENT_BINDING)),
+                    Seen::Absent | Seen::Unknown => None,
+                }
+            }
+            _ => None,
         }
-        _ => None,
     }
 }
 

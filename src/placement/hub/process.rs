@@ -16,6 +16,8 @@ use tracing::{info, warn};
 use hawser_placement::types::definitions::PATH;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
+#[cfg(feature = "webhook")]
+use hawser_runtime::cluster::connection::AskError;
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::events as recorded;
 use hawser_runtime::cluster::feed::{Content, Pace};
@@ -50,6 +52,8 @@ pub struct HubOptions {
     pub per_second: Option<NonZeroU32>,
     pub selection: SelectionRules,
     pub rules: HubRules,
+    /// The source of events about placements.
+    pub event_source: Arc<str>,
     #[cfg(feature = "webhook")]
     pub webhook: Option<HubWebhook>,
 }
@@ -68,6 +72,9 @@ pub enum HubError {
     #[cfg(feature = "webhook")]
     #[error(transparent)]
     Webhook(#[from] WebhookError),
+    #[cfg(feature = "webhook")]
+    #[error("asking who the hub is, for its guard rail")]
+    Identity(#[source] Box<AskError>),
     #[error("the hub does not serve {0}: install the CRDs in {PATH}")]
     Definitions(String),
     #[error("lost the leadership: another hub may lead now")]
@@ -170,11 +177,14 @@ async fn webhook(
     options: &HubOptions,
     hub: &Connection,
     stop: &CancellationToken,
-) -> Result<Option<AbortOnDropHandle<()>>, WebhookError> {
-    let Some(given) = options.webhook.clone() else {
+) -> Result<Option<AbortOnDropHandle<()>>, HubError> {
+    let Some(mut given) = options.webhook.clone() else {
         return Ok(None);
     };
-    let (site, reviewer) = (given.site(), HubReviewer::new(hub.clone()));
+    let known = given.trust_itself(hub).await;
+    known.map_err(|error| HubError::Identity(Box::new(error)))?;
+    let reviewer = HubReviewer::new(hub.clone(), given.guards.clone());
+    let site = given.site();
     let server =
         WebhookServer::start(&given.listens, hub.clone(), site, reviewer, stop.clone()).await?;
     let keeping = server.keep(given.configured());
@@ -248,6 +258,7 @@ impl Working {
             recorder,
             numbers: Arc::clone(numbers),
             rules: options.rules,
+            event_source: Arc::clone(&options.event_source),
             fleet,
             forms: HubForms::new(watch),
             recent: Mutex::default(),

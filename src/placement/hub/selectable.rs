@@ -108,6 +108,12 @@ impl Selectable {
         wanted
     }
 
+    /// The resource of a kind.
+    pub fn resource(&self, kind: &Gvk) -> Option<String> {
+        let state = self.state.read();
+        state.catalog.get(kind).map(|of| of.resource.clone())
+    }
+
     /// The resources that a placement selects now.
     pub fn select(&self, placement: &Placement) -> Result<Vec<Value>, SelectionError> {
         let state = self.state.read();

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use testbed::ports::Port;
 use testbed::{SOON, eventually};
 
+use crate::federation::world::Way;
+
 use super::world::{
     CLUSTER, PLACEMENT, World, crp, namespace_selector, reasons, until_count, works,
 };
@@ -30,6 +32,8 @@ async fn what_is_invalid_is_refused_before_it_is_stored() -> Result<()> {
         "--enable-webhook=true".to_owned(),
         format!("--webhook-bind-address={at}"),
         format!("--webhook-url=https://{at}"),
+        "--enable-guard-rail".to_owned(),
+        "--enable-pdbs=false".to_owned(),
     ])
     .await?;
     let way = world.way()?;
@@ -165,6 +169,95 @@ async fn what_is_invalid_is_refused_before_it_is_stored() -> Result<()> {
     });
     let members = format!("{CLUSTER}/memberclusters");
     refused(&members, &member, "invalid taint").await?;
+    // A hub places workloads and runs none.
+    way.create("/api/v1/namespaces", &json!({"metadata": {"name": "app"}}))
+        .await?;
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let said = "Pod app/p creation is disallowed in the fleet hub cluster";
+    refused("/api/v1/namespaces/app/pods", &pod, said).await?;
+    way.create(&dry("/api/v1/namespaces/kube-system/pods"), &pod)
+        .await?;
+    let labels = json!({"a": "b"});
+    let set = json!({"metadata": {"name": "s"}, "spec": {"selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod["spec"]}}});
+    let said = "ReplicaSet app/s creation is disallowed in the fleet hub cluster";
+    refused("/apis/apps/v1/namespaces/app/replicasets", &set, said).await?;
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1}});
+    let said = "PodDisruptionBudget app/b creation is disallowed";
+    refused(
+        "/apis/policy/v1/namespaces/app/poddisruptionbudgets",
+        &budget,
+        said,
+    )
+    .await?;
+    fills_in_defaults_and_guards_the_fleet(&world).await
+}
+
+async fn fills_in_defaults_and_guards_the_fleet(world: &World) -> Result<()> {
+    let way = world.way()?;
+    let bare = of(
+        "ClusterResourcePlacement",
+        "bare",
+        &json!({"resourceSelectors": namespace_selector("app")}),
+    );
+    let all = format!("{PLACEMENT}/clusterresourceplacements?dryRun=All");
+    let filled = way.create(&all, &bare).await?;
+    let spec = &filled["spec"];
+    ensure!(spec["policy"]["placementType"] == "PickAll", "{filled:#}");
+    ensure!(
+        spec["strategy"]["rollingUpdate"]["maxSurge"] == "25%",
+        "{filled:#}"
+    );
+    ensure!(
+        spec["strategy"]["applyStrategy"]["whenToTakeOver"] == "Always",
+        "{filled:#}"
+    );
+    world.join(&["guarded"], json!({})).await?;
+    // Somebody with all rights who is no administrator.
+    let bob = world.hub.user("bob", &[])?;
+    let binding = json!({"metadata": {"name": "bob"}, "subjects": [{"kind": "User", "name": "bob",
+        "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}});
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    way.create(bindings, &binding).await?;
+    let bob = Way::by(bob.config()?)?;
+    let member = format!("{CLUSTER}/memberclusters/guarded");
+    let label = |value: &str| json!({"metadata": {"labels": {"a": value}}});
+    eventually(SOON, "the rights of bob", async || -> Result<()> {
+        bob.patch(&member, &label("1")).await?;
+        Ok(())
+    })
+    .await;
+    let denied = |answer: Result<Value>| -> Result<()> {
+        let problem = format!("{:#}", answer.err().context("it was accepted")?);
+        ensure!(
+            problem.contains("user: 'bob' is not allowed to"),
+            "{problem}"
+        );
+        Ok(())
+    };
+    let taint = json!({"spec": {"taints": [{"key": "k", "value": "", "effect": "NoSchedule"}]}});
+    denied(bob.patch(&member, &taint).await)?;
+    let map = json!({"metadata": {"name": "m"}});
+    for namespace in ["kube-system", "fleet-member-guarded"] {
+        let maps = format!("/api/v1/namespaces/{namespace}/configmaps?dryRun=All");
+        denied(bob.create(&maps, &map).await)?;
+    }
+    let mine = "/api/v1/namespaces/app/configmaps?dryRun=All";
+    bob.create(mine, &map).await?;
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/works.placement.kubernetes-fleet.io";
+    denied(bob.patch(definition, &label("1")).await)?;
+    let namespace = json!({"metadata": {"name": "fleet-mine"}});
+    denied(
+        bob.create("/api/v1/namespaces?dryRun=All", &namespace)
+            .await,
+    )?;
+    // The agent of a member writes in its own namespace, with the rights of its role.
+    let agent = Way::by(world.hub.user("agent-of-guarded", &[])?.config()?)?;
+    let internal =
+        format!("{CLUSTER}/namespaces/fleet-member-guarded/internalmemberclusters/guarded");
+    agent.patch(&internal, &label("1")).await?;
     Ok(())
 }
 

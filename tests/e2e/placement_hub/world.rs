@@ -70,7 +70,7 @@ impl World {
         let wait = ["wait", "--for=condition=Established", "crd", "--all"];
         hub.admin().kubectl(&wait).await?;
         let mute = Arc::<Mutex<BTreeSet<String>>>::default();
-        let members = members(&hub, &mute)?;
+        let members = members_at(hub.admin().config()?, &mute)?;
         let mut world = Self {
             hub,
             process: None,
@@ -224,6 +224,16 @@ fn hub(cluster: &ServiceCluster, metrics: u16, log: &Path, flags: &[String]) -> 
 /// Writes what the agent of a member reports of itself.
 pub(super) async fn report_member(way: &Way, internal: &mut Value, joined: &str) -> Result<()> {
     let now = Timestamp::from_second(Timestamp::now().as_second())?.to_string();
+    report_member_at(way, internal, joined, &now).await
+}
+
+/// The same with the time of the last heartbeat.
+pub(super) async fn report_member_at(
+    way: &Way,
+    internal: &mut Value,
+    joined: &str,
+    now: &str,
+) -> Result<()> {
     let is = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "Played", "message": "", "lastTransitionTime": now});
     internal["status"] = json!({"agentStatus": [{
         "type": "MemberAgent", "lastReceivedHeartbeat": now,
@@ -241,10 +251,12 @@ pub(super) async fn report_member(way: &Way, internal: &mut Value, joined: &str)
 }
 
 /// Plays members for as long as the guard lives; not on the runtime of the test that happens to be the first.
-fn members(cluster: &ServiceCluster, mute: &Arc<Mutex<BTreeSet<String>>>) -> Result<DropGuard> {
+pub(super) fn members_at(
+    config: kube::Config,
+    mute: &Arc<Mutex<BTreeSet<String>>>,
+) -> Result<DropGuard> {
     let stop = CancellationToken::new();
     let (token, mute) = (stop.clone(), Arc::clone(mute));
-    let config = cluster.admin().config()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -4,6 +4,8 @@ use kube_schema::admission::{Verdict, WebhookAddress};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::defaults::complete;
+use super::guard::{self, GuardRail, is_system};
 use super::{
     KindScope, Problems, check_budget, check_cluster_override, check_eviction, check_member,
     check_override, check_placement, check_placement_update,
@@ -15,10 +17,11 @@ use crate::types::placement::Placement;
 use crate::types::policy::ResourceSelectorTerm;
 use crate::types::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
 
-/// The name of the configuration, which is the original's.
-const NAME: &str = "fleet-validating-webhook-configuration";
+/// The names of the configurations, which are the original's.
+const VALIDATION: &str = "fleet-validating-webhook-configuration";
+const MUTATION: &str = "fleet-mutating-webhook-configuration";
 
-/// A kind whose writes are judged.
+/// What is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reviewed {
     ClusterPlacement,
@@ -28,9 +31,18 @@ pub enum Reviewed {
     Eviction,
     Budget,
     Member,
+    /// Objects that have effects on the hub, which is there to place others.
+    Pod,
+    ReplicaSet,
+    PodBudget,
+    /// A placement whose defaults are filled in.
+    Defaults,
+    /// Everything that belongs to the fleet.
+    Guarded,
 }
 
-const ALL: [Reviewed; 7] = [
+/// What is validated.
+const VALIDATED: [Reviewed; 10] = [
     Reviewed::ClusterPlacement,
     Reviewed::Placement,
     Reviewed::ClusterOverride,
@@ -38,87 +50,190 @@ const ALL: [Reviewed; 7] = [
     Reviewed::Eviction,
     Reviewed::Budget,
     Reviewed::Member,
+    Reviewed::Pod,
+    Reviewed::ReplicaSet,
+    Reviewed::PodBudget,
 ];
+
+/// The objects that the webhook refuses besides invalid objects of the fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HubGuards {
+    /// Whether Pods and ReplicaSets may be created.
+    pub workloads: bool,
+    /// Whether `PodDisruptionBudget`s may be created.
+    pub budgets: bool,
+    /// The namespace of the hub, in which all of them may be created.
+    pub namespace: String,
+    pub rail: Option<GuardRail>,
+}
 
 /// The facts that a verdict needs in addition to the request. Facts that it does not need are empty.
 pub struct ReviewContext<'a> {
     pub scope_of: &'a dyn Fn(&ResourceSelectorTerm) -> KindScope,
     /// The objects at the path that [`needs`] names.
     pub found: &'a [Value],
+    pub guards: &'a HubGuards,
+}
+
+impl HubGuards {
+    fn refuses(&self, kind: Reviewed) -> bool {
+        match kind {
+            Reviewed::Pod | Reviewed::ReplicaSet => !self.workloads,
+            Reviewed::PodBudget => !self.budgets,
+            _ => false,
+        }
+    }
+
+    /// Whether a namespace is one of Kubernetes or of the fleet.
+    fn is_free(&self, namespace: &str) -> bool {
+        is_system(namespace) || namespace == self.namespace
+    }
+
+    /// The namespaces in which API servers ask, as an expression of CEL.
+    fn asked_in(&self) -> String {
+        let fleet =
+            "!request.namespace.startsWith('fleet-') && !request.namespace.startsWith('kube-')";
+        // Nothing but a name becomes part of an expression.
+        if is_name(&self.namespace) {
+            format!("{fleet} && request.namespace != '{}'", self.namespace)
+        } else {
+            fleet.to_owned()
+        }
+    }
 }
 
 impl Reviewed {
     pub fn of_path(path: &str) -> Option<Self> {
-        ALL.into_iter().find(|one| one.path() == path)
+        let all = VALIDATED.into_iter().chain([Self::Defaults, Self::Guarded]);
+        all.into_iter().find(|one| one.path() == path)
     }
 
     fn kind(self) -> &'static str {
         match self {
-            Self::ClusterPlacement => "ClusterResourcePlacement",
+            Self::ClusterPlacement | Self::Defaults => "ClusterResourcePlacement",
             Self::Placement => "ResourcePlacement",
             Self::ClusterOverride => "ClusterResourceOverride",
             Self::Override => "ResourceOverride",
             Self::Eviction => "ClusterResourcePlacementEviction",
             Self::Budget => "ClusterResourcePlacementDisruptionBudget",
             Self::Member => "MemberCluster",
+            Self::Pod => "Pod",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::PodBudget => "PodDisruptionBudget",
+            Self::Guarded => "",
         }
     }
 
-    fn group(self) -> &'static str {
+    fn group_version(self) -> (&'static str, &'static str) {
         match self {
-            Self::Member => CLUSTER_GROUP,
-            _ => PLACEMENT_GROUP,
+            Self::Member => (CLUSTER_GROUP, STORED_VERSION),
+            Self::Pod => ("", "v1"),
+            Self::ReplicaSet => ("apps", "v1"),
+            Self::PodBudget => ("policy", "v1"),
+            _ => (PLACEMENT_GROUP, STORED_VERSION),
         }
     }
 
     fn path(self) -> String {
-        let group = self.group().replace('.', "-");
-        format!(
-            "/validate-{group}-{STORED_VERSION}-{}",
-            self.kind().to_lowercase()
-        )
+        let verb = match self {
+            Self::Guarded => return guard::PATH.to_owned(),
+            Self::Defaults => "mutate",
+            _ => "validate",
+        };
+        let (group, version) = self.group_version();
+        let (group, kind) = (group.replace('.', "-"), self.kind().to_lowercase());
+        format!("/{verb}-{group}-{version}-{kind}")
     }
 
     fn operations(self) -> &'static [&'static str] {
         match self {
-            Self::Eviction => &["CREATE"],
+            Self::Eviction | Self::Pod | Self::ReplicaSet | Self::PodBudget => &["CREATE"],
             Self::Member => &["CREATE", "UPDATE", "DELETE"],
             _ => &["CREATE", "UPDATE"],
         }
     }
-}
 
-/// The configuration of a webhook at this address; `bundle` are the authorities in base64.
-pub fn configuration(address: &WebhookAddress, bundle: &str) -> Value {
-    let webhooks = ALL.iter().map(|one| {
-        let plural = format!("{}s", one.kind().to_lowercase());
-        let scope = match one {
-            Reviewed::Placement | Reviewed::Override => "Namespaced",
+    /// The entry of a configuration.
+    fn webhook(self, address: &WebhookAddress, bundle: &str, policy: &str) -> Value {
+        let plural = format!("{}s", self.kind().to_lowercase());
+        let (group, version) = self.group_version();
+        let scope = match self {
+            Self::Placement | Self::Override | Self::Pod | Self::ReplicaSet | Self::PodBudget => {
+                "Namespaced"
+            }
             _ => "Cluster",
         };
+        let name = match self {
+            Self::Pod | Self::ReplicaSet | Self::PodBudget => {
+                format!("{plural}.hub.kubernetes-fleet.io")
+            }
+            _ => format!("{plural}.{group}"),
+        };
         json!({
-            "name": format!("{}.{}", plural, one.group()),
+            "name": name,
             "admissionReviewVersions": ["v1"],
-            "clientConfig": address.client(&one.path(), bundle),
+            "clientConfig": address.client(&self.path(), bundle),
             // What the server would add is written too, so that the two can be compared.
-            "failurePolicy": "Fail",
+            "failurePolicy": policy,
             "matchPolicy": "Equivalent",
             "objectSelector": {},
             "namespaceSelector": {},
             "timeoutSeconds": 10,
             "rules": [{
-                "apiGroups": [one.group()], "apiVersions": [STORED_VERSION],
-                "operations": one.operations(), "resources": [plural], "scope": scope,
+                "apiGroups": [group], "apiVersions": [version],
+                "operations": self.operations(), "resources": [plural], "scope": scope,
             }],
             "sideEffects": "None",
         })
+    }
+}
+
+/// The configurations of a webhook at this address, each with its plural; `bundle` are the authorities in base64.
+pub fn configurations(
+    guards: &HubGuards,
+    address: &WebhookAddress,
+    bundle: &str,
+) -> Vec<(&'static str, Value)> {
+    let refused = [Reviewed::Pod, Reviewed::ReplicaSet, Reviewed::PodBudget];
+    let validated = VALIDATED
+        .iter()
+        .filter(|one| !refused.contains(one) || guards.refuses(**one));
+    let validated = validated.map(|one| {
+        let mut hook = one.webhook(address, bundle, "Fail");
+        if refused.contains(one) {
+            // The cluster, and the hub in it, start without the webhook.
+            hook["matchConditions"] =
+                json!([{"name": "not-of-the-system", "expression": guards.asked_in()}]);
+        }
+        hook
     });
-    json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": NAME},
-        "webhooks": webhooks.collect::<Vec<Value>>(),
-    })
+    let mut defaults = Reviewed::Defaults.webhook(address, bundle, "Ignore");
+    defaults["reinvocationPolicy"] = "Never".into();
+    let of = |kind: &str, name: &str, webhooks: Vec<Value>| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": {"name": name}, "webhooks": webhooks,
+        })
+    };
+    let (validating, mutating) = (
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+    );
+    let mut all = vec![
+        (
+            "validatingwebhookconfigurations",
+            of(validating, VALIDATION, validated.collect()),
+        ),
+        (
+            "mutatingwebhookconfigurations",
+            of(mutating, MUTATION, vec![defaults]),
+        ),
+    ];
+    all.extend(guards.rail.as_ref().map(|rail| {
+        let guard = guard::configuration(rail, address, bundle);
+        ("validatingwebhookconfigurations", guard)
+    }));
+    all
 }
 
 /// The path of the object or list that a verdict on a request depends on, if it depends on any.
@@ -145,7 +260,18 @@ pub fn needs(kind: Reviewed, request: &Value) -> Option<String> {
                 "/apis/networking.fleet.azure.com/v1alpha1/namespaces/{namespace}/internalserviceexports"
             ))
         }
-        Reviewed::ClusterPlacement | Reviewed::Placement | Reviewed::Member => None,
+        Reviewed::Guarded => {
+            let member = guard::member_of(request).filter(|name| is_name(name));
+            member
+                .map(|name| format!("/apis/{CLUSTER_GROUP}/{STORED_VERSION}/memberclusters/{name}"))
+        }
+        Reviewed::ClusterPlacement
+        | Reviewed::Placement
+        | Reviewed::Member
+        | Reviewed::Pod
+        | Reviewed::ReplicaSet
+        | Reviewed::PodBudget
+        | Reviewed::Defaults => None,
     }
 }
 
@@ -162,6 +288,8 @@ fn is_name(text: &str) -> bool {
 /// The verdict on a request.
 pub fn judge(kind: Reviewed, request: &Value, around: &ReviewContext<'_>) -> Verdict {
     let judged = match request["operation"].as_str() {
+        Some(_) if kind == Reviewed::Guarded => guarded(request, around),
+        Some("CREATE" | "UPDATE") if kind == Reviewed::Defaults => return defaults(request),
         Some("CREATE" | "UPDATE") => problems(kind, request, around),
         Some("DELETE") if kind == Reviewed::Member => leaving(request, around),
         Some(_) => return Verdict::Allowed,
@@ -172,6 +300,28 @@ pub fn judge(kind: Reviewed, request: &Value, around: &ReviewContext<'_>) -> Ver
         Ok(problems) if problems.is_empty() => Verdict::Allowed,
         Ok(problems) => Verdict::Denied(problems.join("; ")),
     }
+}
+
+/// The problem of a request that the guard rail refuses.
+fn guarded(request: &Value, around: &ReviewContext<'_>) -> Result<Problems, String> {
+    let member: Option<MemberCluster> = around.found.first().map(read).transpose()?;
+    let problem = around.guards.rail.as_ref();
+    let problem = problem.and_then(|rail| guard::problem(rail, request, member.as_ref()));
+    Ok(problem.into_iter().collect())
+}
+
+/// Fills in what a placement does not say. One whose spec stays as it is gets nothing new, so that nothing is
+/// scheduled anew.
+fn defaults(request: &Value) -> Verdict {
+    let object = &request["object"];
+    let is_same =
+        request["operation"] == "UPDATE" && object["spec"] == request["oldObject"]["spec"];
+    let mut spec = object["spec"].clone();
+    complete(&mut spec);
+    if is_same || spec == object["spec"] {
+        return Verdict::Allowed;
+    }
+    Verdict::Patched(json!([{"op": "replace", "path": "/spec", "value": spec}]))
 }
 
 fn problems(
@@ -214,6 +364,22 @@ fn problems(
             let member: MemberCluster = read(object)?;
             check_member(&member.spec)
         }
+        Reviewed::Pod | Reviewed::ReplicaSet | Reviewed::PodBudget => {
+            let namespace = request["namespace"].as_str().unwrap_or_default();
+            let metadata = &object["metadata"];
+            let name = metadata["name"].as_str();
+            let name = name.or(metadata["generateName"].as_str());
+            let is_refused = around.guards.refuses(kind) && !around.guards.is_free(namespace);
+            let problem = || {
+                format!(
+                    "{} {namespace}/{} creation is disallowed in the fleet hub cluster",
+                    kind.kind(),
+                    name.unwrap_or_default()
+                )
+            };
+            is_refused.then(problem).into_iter().collect()
+        }
+        Reviewed::Defaults | Reviewed::Guarded => Problems::new(),
     })
 }
 
@@ -262,6 +428,11 @@ mod tests {
         let around = ReviewContext {
             scope_of: &scope_of,
             found,
+            guards: &HubGuards {
+                namespace: "the-hub".to_owned(),
+                rail: Some(GuardRail::default()),
+                ..HubGuards::default()
+            },
         };
         match judge(kind, request, &around) {
             Verdict::Allowed => String::new(),
@@ -276,26 +447,123 @@ mod tests {
     }
 
     #[test]
-    fn every_path_of_the_configuration_is_answered() {
+    fn every_path_of_the_configurations_is_answered() {
         let address = WebhookAddress::Url("https://127.0.0.1:9443".into());
-        let made = configuration(&address, "Y2E=");
-        assert_eq!(made["metadata"]["name"], NAME);
-        let mut paths = Vec::new();
-        for hook in made["webhooks"].as_array().unwrap() {
-            let url = hook["clientConfig"]["url"].as_str().unwrap();
-            let path = url.strip_prefix("https://127.0.0.1:9443").unwrap();
-            assert!(Reviewed::of_path(path).is_some(), "{path}");
-            paths.push(path.to_owned());
+        let paths = |guards: &HubGuards| {
+            let made = configurations(guards, &address, "Y2E=");
+            let hooks = made.iter().flat_map(|(_, made)| {
+                let name = made["metadata"]["name"].as_str().unwrap().to_owned();
+                let hooks = made["webhooks"].as_array().unwrap().iter();
+                hooks.map(move |hook| (name.clone(), hook.clone()))
+            });
+            let paths = hooks.map(|(name, hook)| {
+                let url = hook["clientConfig"]["url"].as_str().unwrap();
+                let path = url.strip_prefix("https://127.0.0.1:9443").unwrap();
+                assert!(Reviewed::of_path(path).is_some(), "{path}");
+                // A name of a webhook has three parts.
+                assert!(
+                    hook["name"].as_str().unwrap().split('.').count() > 2,
+                    "{hook}"
+                );
+                format!("{name} {path} {}", hook["failurePolicy"].as_str().unwrap())
+            });
+            paths.collect::<Vec<_>>()
+        };
+        let group = "placement-kubernetes-fleet-io-v1beta1";
+        let all = paths(&HubGuards {
+            rail: Some(GuardRail::default()),
+            ..HubGuards::default()
+        });
+        assert_eq!(all.len(), 15);
+        for wanted in [
+            format!("{VALIDATION} /validate-{group}-clusterresourceplacement Fail"),
+            format!(
+                "{VALIDATION} /validate-cluster-kubernetes-fleet-io-v1beta1-membercluster Fail"
+            ),
+            format!("{VALIDATION} /validate--v1-pod Fail"),
+            format!("{VALIDATION} /validate-apps-v1-replicaset Fail"),
+            format!("{VALIDATION} /validate-policy-v1-poddisruptionbudget Fail"),
+            format!("{MUTATION} /mutate-{group}-clusterresourceplacement Ignore"),
+            "fleet-guard-rail-webhook-configuration /validate-fleet-guard-rail Ignore".to_owned(),
+        ] {
+            assert!(all.contains(&wanted), "{wanted} is not among {all:#?}");
         }
+        // What is allowed is not asked about.
+        let open = HubGuards {
+            workloads: true,
+            budgets: true,
+            ..HubGuards::default()
+        };
+        assert_eq!(paths(&open).len(), 8);
+    }
+
+    #[test]
+    fn the_hub_runs_no_workloads_but_those_of_the_system() {
+        let create = |namespace: &str, metadata: Value| json!({"operation": "CREATE", "namespace": namespace, "object": {"metadata": metadata}});
+        let pod = create("app", json!({"name": "p"}));
         assert_eq!(
-            paths[0],
-            "/validate-placement-kubernetes-fleet-io-v1beta1-clusterresourceplacement"
+            ask(Reviewed::Pod, &pod, &[]),
+            "Pod app/p creation is disallowed in the fleet hub cluster"
         );
+        let unnamed = create("app", json!({"generateName": "p-"}));
         assert_eq!(
-            paths[6],
-            "/validate-cluster-kubernetes-fleet-io-v1beta1-membercluster"
+            ask(Reviewed::ReplicaSet, &unnamed, &[]),
+            "ReplicaSet app/p- creation is disallowed in the fleet hub cluster"
         );
-        assert_eq!(paths.len(), 7);
+        assert!(ask(Reviewed::PodBudget, &pod, &[]).starts_with("PodDisruptionBudget app/p"));
+        for namespace in ["kube-system", "fleet-member-a", "the-hub"] {
+            let pod = create(namespace, json!({"name": "p"}));
+            assert_eq!(ask(Reviewed::Pod, &pod, &[]), "", "{namespace}");
+        }
+        let hostile = HubGuards {
+            namespace: "x' || true || '".to_owned(),
+            ..HubGuards::default()
+        };
+        assert!(!hostile.asked_in().contains("true"));
+    }
+
+    #[test]
+    fn defaults_are_filled_in_unless_the_spec_stays() {
+        let bare = json!({"metadata": {"name": "p"}, "spec": {"resourceSelectors": []}});
+        let around = |request: &Value| {
+            let context = ReviewContext {
+                scope_of: &|_| KindScope::Cluster,
+                found: &[],
+                guards: &HubGuards::default(),
+            };
+            judge(Reviewed::Defaults, request, &context)
+        };
+        let create = json!({"operation": "CREATE", "object": bare});
+        let Verdict::Patched(patch) = around(&create) else {
+            panic!("nothing is filled in");
+        };
+        assert_eq!(patch[0]["path"], "/spec");
+        assert_eq!(
+            patch[0]["value"]["policy"],
+            json!({"placementType": "PickAll"})
+        );
+        let mut marked = bare.clone();
+        marked["metadata"]["finalizers"] = json!(["f"]);
+        let mark = json!({"operation": "UPDATE", "object": marked, "oldObject": bare});
+        assert_eq!(around(&mark), Verdict::Allowed);
+        let full = json!({"operation": "CREATE", "object": {"spec": patch[0]["value"]}});
+        assert_eq!(around(&full), Verdict::Allowed);
+        let mut changed = bare.clone();
+        changed["spec"]["revisionHistoryLimit"] = 3.into();
+        let change = json!({"operation": "UPDATE", "object": changed, "oldObject": bare});
+        assert!(matches!(around(&change), Verdict::Patched(_)));
+    }
+
+    #[test]
+    fn the_guard_knows_the_member_of_a_namespace() {
+        let request = json!({"operation": "UPDATE", "namespace": "fleet-member-m", "name": "w",
+            "resource": {"group": PLACEMENT_GROUP, "resource": "works"},
+            "userInfo": {"username": "agent", "groups": []}});
+        let path = needs(Reviewed::Guarded, &request).unwrap();
+        assert!(path.ends_with("/memberclusters/m"), "{path}");
+        let member = json!({"metadata": {"name": "m"}, "spec": {"identity": {"kind": "User", "name": "agent"}}});
+        assert_eq!(ask(Reviewed::Guarded, &request, &[member]), "");
+        assert!(ask(Reviewed::Guarded, &request, &[]).contains("'agent' is not allowed"));
     }
 
     #[test]

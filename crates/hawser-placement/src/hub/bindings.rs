@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::placement::PlacementView;
+use super::placement::{HubWarning, PlacementView};
 use super::{HubWrite, Place, Stages};
 use crate::names;
 use crate::overrides::Overrides;
+use crate::snapshots::Scope;
+use crate::status::size::fit_binding;
 use crate::status::works::{Pass, conditions, problems};
 use crate::types::binding::{Binding, BindingState, BindingStatus, ResourceSnapshot};
 use crate::types::placement::Placement;
@@ -75,7 +77,7 @@ pub(super) fn compare<'a>(
             pass,
         })
     };
-    if let Some(cause) = view.failures.get(&binding.metadata.name) {
+    if let Some(cause) = view.failures.works.get(&binding.metadata.name) {
         return of(WorksPlan::default(), Pass::SyncFailed(cause.clone()));
     }
     if are_current(view.snapshots, placement, binding, &works) {
@@ -97,6 +99,7 @@ pub(super) fn compare<'a>(
         cluster,
         snapshots: view.snapshots,
         overrides: &overrides,
+        works: &works,
     });
     match wanted {
         Ok(wanted) => {
@@ -116,6 +119,9 @@ pub(super) fn compare<'a>(
             WorksPlan::default(),
             Pass::OverrideFailed(error.to_string()),
         ),
+        Err(error @ WorksError::Duplicates { .. }) => {
+            of(WorksPlan::default(), Pass::Duplicates(error.to_string()))
+        }
         Err(error) => of(WorksPlan::default(), Pass::SyncFailed(error.to_string())),
     }
 }
@@ -217,13 +223,31 @@ pub(super) fn complete(wanted: &mut Value, old: &Value) {
     }
 }
 
+/// The status of a binding that says something else than before.
+pub(super) struct BindingReport {
+    pub(super) write: HubWrite,
+    /// Why there are more Works of an envelope than one.
+    duplicates: Option<String>,
+}
+
+impl BindingReport {
+    pub(super) fn warning(&self, scope: Scope, binding: &Binding) -> Option<HubWarning> {
+        self.duplicates.clone().map(|message| HubWarning {
+            kind: scope.binding(),
+            about: binding.metadata.clone(),
+            reason: "DuplicateEnvelopeWorks",
+            message,
+        })
+    }
+}
+
 /// The status of a binding, if it says something else than before.
 pub(super) fn status(
     view: &PlacementView<'_>,
     placement: &Placement,
     binding: &Binding,
     is_held: bool,
-) -> Option<HubWrite> {
+) -> Option<BindingReport> {
     if binding.metadata.in_deletion() {
         return None;
     }
@@ -231,6 +255,7 @@ pub(super) fn status(
         .into_iter()
         .collect();
     let mut status = BindingStatus::default();
+    let mut duplicates = None;
     if let Some(of) = compare(view, placement, binding) {
         // Nothing is told of Works before the rollout has said what they are to be.
         let is_told = binding.spec.state == BindingState::Unscheduled
@@ -259,9 +284,13 @@ pub(super) fn status(
         status.failed_placements = found.failed;
         status.drifted_placements = found.drifted;
         status.diffed_placements = found.diffed;
+        if let Pass::Duplicates(cause) = of.pass {
+            duplicates = Some(cause);
+        }
     }
     crate::status::settle(&mut all, &binding.status.conditions);
     status.conditions = all;
+    fit_binding(&mut status);
     let old = &binding.status;
     let is_same = status.conditions.len() == old.conditions.len()
         && status.conditions.iter().zip(&old.conditions).all(|(a, b)| {
@@ -270,9 +299,13 @@ pub(super) fn status(
         && status.failed_placements == old.failed_placements
         && status.drifted_placements == old.drifted_placements
         && status.diffed_placements == old.diffed_placements;
-    (!is_same).then(|| HubWrite::Status {
-        place: Place::of(view.scope.binding(), &binding.metadata),
-        status: json!(status),
+    let place = Place::of(view.scope.binding(), &binding.metadata);
+    (!is_same).then(|| BindingReport {
+        write: HubWrite::Status {
+            place,
+            status: json!(status),
+        },
+        duplicates,
     })
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::bindings::{self, WorkWrites};
-use super::{HubWrite, Place, Stages};
+use super::{HubWrite, Place, Stages, reports};
 use crate::members::Members;
 use crate::names;
 use crate::overrides::{OverrideError, Overrides};
@@ -20,12 +20,15 @@ use crate::selection::SelectionError;
 use crate::snapshots::{
     Debounce, Scope, Selected, SnapshotError, SnapshotPlan, plan_policy, plan_resources,
 };
+use crate::status::size::fit_placement;
 use crate::status::{StatusRequest, build, events, invalid_selectors};
 use crate::types::binding::{
     Binding, BindingState, ClusterDecision, PolicySnapshot, PolicySnapshotStatus, ResourceSnapshot,
 };
 use crate::types::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
-use crate::types::placement::{Placement, PlacementStatus, PropagationPolicy, ResourceIdentifier};
+use crate::types::placement::{
+    Placement, PlacementStatus, PropagationPolicy, ResourceIdentifier, StatusReport,
+};
 use crate::types::policy::PlacementType;
 use crate::types::work::WorkOutline;
 use crate::types::{Condition, Metadata, PLACEMENT_GROUP, STORED_VERSION, Truth};
@@ -39,6 +42,30 @@ const INVALID_FOR: SignedDuration = SignedDuration::from_mins(30);
 pub struct HubPolicy {
     pub debounce: Debounce,
     pub windows: Windows,
+}
+
+/// The writes of a pass that failed without ending it.
+#[derive(Debug, Default)]
+pub struct WriteFailures {
+    /// The reasons why Works could not be written, by binding.
+    pub works: BTreeMap<String, String>,
+    /// The reason why the copy of the status could not be written.
+    pub report: Option<String>,
+}
+
+impl WriteFailures {
+    pub fn is_any(&self) -> bool {
+        !self.works.is_empty() || self.report.is_some()
+    }
+}
+
+/// A warning about an object of the placement.
+#[derive(Debug)]
+pub struct HubWarning {
+    pub kind: &'static str,
+    pub about: Metadata,
+    pub reason: &'static str,
+    pub message: String,
 }
 
 /// The known facts about a placement and everything that it depends on.
@@ -55,8 +82,9 @@ pub struct PlacementView<'a> {
     pub cluster_overrides: &'a [Arc<ClusterResourceOverrideSnapshot>],
     pub overrides: &'a [Arc<ResourceOverrideSnapshot>],
     pub selected: Result<&'a Selected, &'a SelectionError>,
-    /// The reasons why Works could not be written in this pass, by binding.
-    pub failures: &'a BTreeMap<String, String>,
+    /// The copy of the status in the namespace that is placed.
+    pub report: Option<&'a StatusReport>,
+    pub failures: &'a WriteFailures,
     pub policy: HubPolicy,
     pub now: Timestamp,
     /// The time in the format of conditions.
@@ -70,6 +98,8 @@ pub struct HubRound {
     pub wait: Option<SignedDuration>,
     /// Events about the placement, once its status is written: reason and message.
     pub events: Vec<(&'static str, &'static str)>,
+    /// Warnings about bindings, once their status is written.
+    pub warnings: Vec<HubWarning>,
     /// A problem that does not stop the placement, such as overrides that cannot be resolved.
     pub problem: Option<String>,
 }
@@ -588,18 +618,29 @@ fn statuses(
     round: &mut HubRound,
 ) -> Result<(), DecideError> {
     let plan = rollout_step(view, placement)?.plan;
-    round
-        .stages
-        .push(view.bindings.iter().filter_map(|binding| {
-            let is_held = plan.hold.contains(&binding.metadata.name);
-            bindings::status(view, placement, binding, is_held)
-        }));
+    let mut written = Vec::new();
+    for binding in view.bindings {
+        let is_held = plan.hold.contains(&binding.metadata.name);
+        let of = bindings::status(view, placement, binding, is_held);
+        round
+            .warnings
+            .extend(of.iter().filter_map(|of| of.warning(view.scope, binding)));
+        written.extend(of.map(|of| of.write));
+    }
+    round.stages.push(written);
     if !round.stages.is_empty() {
         return Ok(());
     }
-    let status = placement_status(view, placement);
+    let mut status = placement_status(view, placement);
+    fit_placement(&mut status);
     if refusal(view).is_some() {
         wait(round, INVALID_FOR);
+    }
+    round
+        .stages
+        .push(reports::write(view, placement, &mut status));
+    if !round.stages.is_empty() {
+        return Ok(());
     }
     if !is_same(&status, &placement.status) {
         let mut new = placement.clone();
@@ -653,7 +694,7 @@ fn placement_status(view: &PlacementView<'_>, placement: &Placement) -> Placemen
 }
 
 /// Whether a status says the same, apart from times and messages.
-fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
+pub(super) fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
     let (ours, theirs) = (&new.placement_statuses, &old.placement_statuses);
     new.selected_resources == old.selected_resources
         && new.observed_resource_index == old.observed_resource_index

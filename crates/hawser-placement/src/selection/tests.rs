@@ -170,3 +170,30 @@ fn selectors_that_cannot_be_followed_say_why() {
     );
     assert!(SelectionError::NotListed(Gvk::new("", "v1", "Secret")).is_transient());
 }
+
+#[test]
+fn what_cannot_be_followed_in_the_rest_of_a_placement_selects_nothing() {
+    let refused = |name: &str, spec: Value, selected: Value| {
+        let mut placement = json!({"metadata": {"name": name}, "spec": spec,
+            "status": {"selectedResources": selected}});
+        placement["spec"]["resourceSelectors"] = json!([term("Namespace", "app")]);
+        let placement: Placement = serde_json::from_value(placement).unwrap();
+        let settings = Settings {
+            filter: &ApiFilter::default(),
+            skipped_namespaces: &[],
+            hub_runs_workloads: false,
+        };
+        let found = select(&placement, &world(), &settings);
+        found.map_or_else(|error| error.to_string(), |_| String::new())
+    };
+    // Its snapshots could not be labelled.
+    let long = refused(&"p".repeat(64), json!({}), json!([]));
+    assert!(long.contains("cannot have length exceeding 63"), "{long}");
+    let reporting = || json!({"statusReportingScope": "NamespaceAccessible"});
+    let listed =
+        |name: &str| json!([{"group": "", "version": "v1", "kind": "Namespace", "name": name}]);
+    assert_eq!(refused("p", reporting(), listed("app")), "");
+    assert_eq!(refused("p", json!({}), listed("other")), "");
+    let moved = refused("p", reporting(), listed("other"));
+    assert!(moved.contains("reported in namespace other"), "{moved}");
+}

@@ -162,7 +162,9 @@ fn a10_large_selections_are_split_and_named() {
 fn one_large_object_sits_alone_and_nothing_is_one_empty_snapshot() {
     let large = json!({"k": "x".repeat(MAX_BYTES)});
     let small = json!({"k": "y"});
-    let sizes = |given: Vec<Value>| -> Vec<usize> { split(&given).iter().map(Vec::len).collect() };
+    let sizes = |given: Vec<Value>| -> Vec<usize> {
+        Selected::from(given).split().iter().map(Vec::len).collect()
+    };
     assert_eq!(
         sizes(vec![small.clone(), large.clone(), small.clone()]),
         [1, 1, 1]
@@ -171,6 +173,27 @@ fn one_large_object_sits_alone_and_nothing_is_one_empty_snapshot() {
     assert_eq!(sizes(Vec::new()), [0]);
     let many = vec![json!({}); 2 * MAX_RESOURCES + 1];
     assert_eq!(sizes(many), [MAX_RESOURCES, MAX_RESOURCES, 1]);
+}
+
+#[test]
+fn sizes_are_those_that_a_server_stores() {
+    let map = |bytes: usize, text: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"},
+               "data": {"k": text.repeat(bytes)}})
+    };
+    // Go writes six bytes for each of these.
+    let two = Selected::from(vec![map(100 * 1024, "<"), map(100 * 1024, "<")]);
+    assert_eq!(two.split().len(), 2);
+    let two = Selected::from(vec![map(100 * 1024, "x"), map(100 * 1024, "x")]);
+    assert_eq!(two.split().len(), 1);
+    let fits = Selected::from(vec![map(MAX_RESOURCE_BYTES - 200, "x")]);
+    assert!(fits.checked().is_ok());
+    let large = Selected::from(vec![map(1, "x"), map(MAX_RESOURCE_BYTES / 6, "<")]);
+    let error = large.checked().unwrap_err().to_string();
+    assert!(
+        error.starts_with("ConfigMap \"c\" in namespace \"n\" has 15360"),
+        "{error}"
+    );
 }
 
 #[test]

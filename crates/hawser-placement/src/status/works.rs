@@ -18,6 +18,8 @@ const MAX_LISTED: usize = 100;
 pub enum Pass {
     OverrideFailed(String),
     SyncFailed(String),
+    /// There is more than one Work of an envelope.
+    Duplicates(String),
     /// Works were written in this pass, so that they report nothing new yet.
     Changed,
     Unchanged,
@@ -60,7 +62,7 @@ pub fn conditions(
         )
     };
     let mut all = vec![make("Overridden", Truth::True, reason, message.to_owned())];
-    if let Pass::SyncFailed(cause) = pass {
+    if let Pass::SyncFailed(cause) | Pass::Duplicates(cause) = pass {
         let message = format!("Failed to synchronize the work to the latest: {cause}");
         all.push(make(
             "WorkSynchronized",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::policy::{PlacementPolicy, PlacementType, ResourceSelectorTerm};
-use super::{Condition, IntOrPercent, Resource};
+use super::{Condition, IntOrPercent, Metadata, Resource};
 
 /// A placement of either scope.
 pub type Placement = Resource<PlacementSpec, PlacementStatus>;
@@ -228,6 +228,15 @@ pub struct PlacementStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// `ClusterResourcePlacementStatus`: the status of a placement in the namespace that it places.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusReport {
+    pub metadata: Metadata,
+    pub source_status: PlacementStatus,
+    pub last_updated_time: String,
 }
 
 /// A resource by its name.

@@ -48,6 +48,16 @@ fn works(
     snapshots: &[ResourceSnapshot],
     overrides: &Overrides<'_>,
 ) -> Result<Vec<Value>, WorksError> {
+    works_beside(&[], namespace, snapshots, overrides)
+}
+
+/// The same beside Works that are there.
+fn works_beside(
+    there: &[&WorkOutline],
+    namespace: Option<&str>,
+    snapshots: &[ResourceSnapshot],
+    overrides: &Overrides<'_>,
+) -> Result<Vec<Value>, WorksError> {
     let placement = json!({"metadata": {"name": "p", "namespace": namespace}, "spec": {"resourceSelectors": []}});
     let placement: Placement = serde_json::from_value(placement).unwrap();
     let mut binding = binding("m", BindingState::Bound, "p-0");
@@ -59,6 +69,7 @@ fn works(
         cluster: &member("m", &json!({})),
         snapshots,
         overrides,
+        works: there,
     })
 }
 
@@ -209,4 +220,42 @@ fn works_are_written_when_their_marks_differ() {
         (vec!["p-work"], vec!["p-0".to_owned()])
     );
     assert!(plan.create.is_empty());
+}
+
+#[test]
+fn an_envelope_keeps_the_name_of_its_work_and_has_no_second_one() {
+    let entry = json!({"k": config_map("c").to_string()});
+    let snapshots = [
+        snapshot("p-0-snapshot", None, json!([envelope("ConfigMap", entry)])),
+        snapshot("p-0-0", Some("0"), json!([])),
+    ];
+    let named_work = |name: &str, parent: &str| -> WorkOutline {
+        let labels = json!({
+            names::PARENT_BINDING: parent, names::ENVELOPE_TYPE: "ConfigMap",
+            names::ENVELOPE_NAME: "e", names::ENVELOPE_NAMESPACE: "app",
+        });
+        serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "spec": {}}))
+            .unwrap()
+    };
+    let (random, second) = (
+        named_work("p-configmap-4f", "b-m"),
+        named_work("second", "b-m"),
+    );
+    let left = named_work("left", "gone");
+    let made = |there: &[&WorkOutline]| {
+        let made = works_beside(there, None, &snapshots, &Overrides::default());
+        made.map(|made| named(&made)[0].to_owned())
+    };
+    assert_eq!(made(&[&random]).unwrap(), "p-configmap-4f");
+    assert_eq!(made(&[&left, &random]).unwrap(), "p-configmap-4f");
+    assert_eq!(made(&[&left]).unwrap(), "left");
+    let error = made(&[&random, &second]).unwrap_err();
+    assert!(matches!(error, WorksError::Duplicates { .. }), "{error}");
+    assert!(
+        error.to_string().contains("p-configmap-4f, second"),
+        "{error}"
+    );
+    let mut ending = second.clone();
+    ending.metadata.deletion_timestamp = Some("2026-01-01T12:00:00Z".to_owned());
+    assert_eq!(made(&[&random, &ending]).unwrap(), "p-configmap-4f");
 }

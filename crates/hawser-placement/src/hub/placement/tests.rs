@@ -23,6 +23,8 @@ struct Model {
     uids: u64,
     /// What was written, in words.
     log: Vec<String>,
+    /// What cannot be written.
+    failures: Arc<WriteFailures>,
 }
 
 fn merge(into: &mut Value, patch: &Value) {
@@ -136,6 +138,7 @@ impl Model {
         let selected = Selected::from(self.resources.clone());
         let overrides = self.all("ClusterResourceOverrideSnapshot");
         let overrides: Vec<Arc<_>> = overrides.into_iter().map(Arc::new).collect();
+        let report: Vec<StatusReport> = self.all(reports::KIND);
         decide(&PlacementView {
             scope: Scope::Cluster,
             placement: placement.first(),
@@ -147,7 +150,8 @@ impl Model {
             cluster_overrides: &overrides,
             overrides: &[],
             selected: Ok(&selected),
-            failures: &BTreeMap::new(),
+            report: report.first(),
+            failures: &self.failures,
             policy: HubPolicy {
                 debounce: Debounce {
                     minimum_interval: SignedDuration::ZERO,
@@ -223,6 +227,12 @@ impl Model {
             format!("{type_} {:?} {}", one.status, one.reason)
         })
         .collect()
+    }
+
+    /// Has the status reported in the namespace that is placed.
+    fn report_near(mut self) -> Self {
+        self.objects[0]["spec"]["statusReportingScope"] = "NamespaceAccessible".into();
+        self
     }
 
     fn edit(&mut self, patch: &Value) {
@@ -368,7 +378,8 @@ fn what_cannot_be_selected_withdraws_nothing() {
         cluster_overrides: &[],
         overrides: &[],
         selected: Err(&refused),
-        failures: &BTreeMap::new(),
+        report: None,
+        failures: &WriteFailures::default(),
         policy: HubPolicy {
             debounce: Debounce::default(),
             windows: Windows::default(),
@@ -525,4 +536,100 @@ fn what_a_leaving_member_applied_stays_until_the_member_is_gone() {
     model.come_to_rest();
     assert_eq!(model.all::<Binding>("ClusterResourceBinding").len(), 1);
     assert_eq!(model.all::<Work>("Work").len(), 1);
+}
+
+#[test]
+fn the_status_is_copied_into_the_namespace_that_is_placed() {
+    let mut model = everywhere().report_near();
+    model.come_to_rest();
+    let reports: Vec<StatusReport> = model.all(reports::KIND);
+    let [report] = &reports[..] else {
+        panic!("{reports:?}");
+    };
+    assert_eq!(report.metadata.name, "p");
+    assert_eq!(report.metadata.namespace.as_deref(), Some("app"));
+    let synced = "StatusSynced True StatusSyncSucceeded";
+    assert_eq!(model.conditions()[6], synced);
+    let mut status = model.placement().status;
+    status.conditions.pop();
+    assert!(is_same(&status, &report.source_status), "{report:?}");
+    // It follows the status, fields that go included, and comes back when somebody deletes it.
+    model.edit(&json!({"spec": {"policy": {"placementType": "PickN", "numberOfClusters": 0}}}));
+    model.come_to_rest();
+    let report: StatusReport = model.all(reports::KIND).remove(0);
+    assert_eq!(report.source_status.placement_statuses, []);
+    assert_eq!(model.conditions().len(), 2);
+    model.objects.retain(|one| one["kind"] != reports::KIND);
+    model.come_to_rest();
+    assert_eq!(model.all::<StatusReport>(reports::KIND).len(), 1);
+    assert_eq!(model.conditions()[1], synced);
+}
+
+#[test]
+fn a_copy_that_cannot_be_written_stops_nothing() {
+    let mut model = everywhere().report_near();
+    model.failures = Arc::new(WriteFailures {
+        report: Some("namespace app is ending".to_owned()),
+        ..WriteFailures::default()
+    });
+    model.come_to_rest();
+    assert_eq!(model.conditions()[5], "Available True ResourceAvailable");
+    assert_eq!(model.conditions()[6], "StatusSynced False StatusSyncFailed");
+    assert_eq!(model.all::<StatusReport>(reports::KIND).len(), 0);
+    model.failures = Arc::default();
+    model.come_to_rest();
+    assert_eq!(
+        model.conditions()[6],
+        "StatusSynced True StatusSyncSucceeded"
+    );
+}
+
+#[test]
+fn two_works_of_one_envelope_are_told_of_and_left_alone() {
+    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+    model.resources.push(json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope",
+        "metadata": {"name": "e", "namespace": "app"},
+        "data": {"k": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d", "namespace": "app"}}},
+    }));
+    model.come_to_rest();
+    let is_wrapped = |one: &&Value| one["metadata"]["labels"][names::ENVELOPE_NAME] == "e";
+    let mut second = model.objects.iter().find(is_wrapped).unwrap().clone();
+    second["metadata"]["name"] = "second".into();
+    model.objects.push(second);
+    let round = model.decide();
+    let [warning] = &round.warnings[..] else {
+        panic!("{:?}", round.warnings);
+    };
+    assert_eq!(warning.reason, "DuplicateEnvelopeWorks");
+    assert!(warning.message.contains("second"), "{}", warning.message);
+    model.settle();
+    let binding: Binding = model.all("ClusterResourceBinding").remove(0);
+    let synced = crate::types::condition(&binding.status.conditions, "WorkSynchronized").unwrap();
+    assert_eq!(synced.reason, "SyncWorkFailed");
+    assert_eq!(model.all::<Work>("Work").len(), 3);
+    model
+        .objects
+        .retain(|one| one["metadata"]["name"] != "second");
+    model.come_to_rest();
+    assert_eq!(model.conditions()[5], "Available True ResourceAvailable");
+}
+
+#[test]
+fn ten_thousand_resources_become_works_that_can_report_each_of_them() {
+    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+    for number in 0..10_000 {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+                         "metadata": {"name": format!("many-{number}"), "namespace": "app"}});
+        model.resources.push(map);
+    }
+    model.come_to_rest();
+    let works: Vec<Work> = model.all("Work");
+    let sizes = works.iter().map(|one| one.spec.workload.manifests.len());
+    let sizes: Vec<usize> = sizes.collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 10_002);
+    assert!(sizes.iter().all(|size| *size <= 1000), "{sizes:?}");
+    assert_eq!(model.conditions()[5], "Available True ResourceAvailable");
+    let status = json!(model.placement().status);
+    assert!(status.to_string().len() < 1_500_000);
 }

@@ -1,0 +1,113 @@
+//! The copy of a placement's status in the namespace that it places, for users who cannot read the placement.
+
+use serde_json::json;
+
+use super::placement::{PlacementView, is_same};
+use super::{HubWrite, bindings::complete};
+use crate::snapshots::{Scope, owned};
+use crate::types::placement::{Placement, PlacementStatus, StatusReportingScope};
+use crate::types::{Condition, Truth};
+
+/// The kind of the copy.
+pub const KIND: &str = "ClusterResourcePlacementStatus";
+const SYNCED: &str = "ClusterResourcePlacementStatusSynced";
+
+/// The namespace of the copy: the one that was placed first. `None` without a copy.
+pub fn namespace(placement: &Placement) -> Option<&str> {
+    placed(placement).or_else(|| selected(placement))
+}
+
+/// Why a placement is invalid, if it selects another namespace than the one with the copy.
+pub fn moved(placement: &Placement) -> Option<String> {
+    let (before, now) = (placed(placement)?, selected(placement)?);
+    (before != now).then(|| {
+        format!(
+            "the status is reported in namespace {before}: with statusReportingScope NamespaceAccessible, \
+             a placement cannot select another namespace"
+        )
+    })
+}
+
+fn is_reported(placement: &Placement) -> bool {
+    placement.metadata.namespace.is_none()
+        && placement.spec.status_reporting_scope == StatusReportingScope::NamespaceAccessible
+}
+
+/// The namespace that the selectors name.
+fn selected(placement: &Placement) -> Option<&str> {
+    let mut selectors = placement.spec.resource_selectors.iter();
+    let one = selectors.find(|one| is_reported(placement) && one.is_namespace())?;
+    Some(&*one.name).filter(|name| !name.is_empty())
+}
+
+/// The namespace that the status lists.
+fn placed(placement: &Placement) -> Option<&str> {
+    let mut resources = placement.status.selected_resources.iter();
+    let is_namespace = |kind: &str, group: &str| kind == "Namespace" && group.is_empty();
+    let one =
+        resources.find(|one| is_reported(placement) && is_namespace(&one.kind, &one.group))?;
+    Some(&one.name)
+}
+
+/// Writes the copy of a status, if it is another one, or adds to the status whether the copy could be written.
+pub(super) fn write(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    status: &mut PlacementStatus,
+) -> Option<HubWrite> {
+    if !is_reported(placement) {
+        return None;
+    }
+    let failure = view.failures.report.as_deref();
+    let target = namespace(placement);
+    let failure = failure.or_else(|| {
+        let unnamed = "The namespace is not selected by its name";
+        target.is_none().then_some(unnamed)
+    });
+    if let (None, Some(namespace)) = (failure, target) {
+        match view.report {
+            // The times and messages of the copy count: the two are the same.
+            Some(known) if is_same(status, &known.source_status) => {
+                status.clone_from(&known.source_status);
+            }
+            Some(known) => {
+                let mut copy = json!({"sourceStatus": status, "lastUpdatedTime": view.time});
+                complete(&mut copy["sourceStatus"], &json!(known.source_status));
+                return Some(HubWrite::patch(KIND, &known.metadata, copy));
+            }
+            None => {
+                let mut object = owned(placement, Scope::Cluster, KIND, &placement.metadata.name);
+                object["metadata"]["namespace"] = namespace.into();
+                object["sourceStatus"] = json!(status);
+                object["lastUpdatedTime"] = view.time.into();
+                return Some(HubWrite::Create(object));
+            }
+        }
+    }
+    let (truth, reason, message) = match (failure, target) {
+        (None, Some(namespace)) => (
+            Truth::True,
+            "StatusSyncSucceeded",
+            format!("The status is copied to namespace {namespace}"),
+        ),
+        (failure, _) => (
+            Truth::False,
+            "StatusSyncFailed",
+            format!(
+                "The status cannot be copied: {}",
+                failure.unwrap_or_default()
+            ),
+        ),
+    };
+    let mut synced = [Condition {
+        type_: SYNCED.to_owned(),
+        status: truth,
+        observed_generation: placement.metadata.generation,
+        last_transition_time: view.time.to_owned(),
+        reason: reason.to_owned(),
+        message,
+    }];
+    crate::status::settle(&mut synced, &placement.status.conditions);
+    status.conditions.extend(synced);
+    None
+}
