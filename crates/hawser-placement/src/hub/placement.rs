@@ -226,7 +226,7 @@ fn wait(round: &mut HubRound, wait: SignedDuration) {
 }
 
 /// The requests of a plan of snapshots.
-fn snapshots<'a>(
+pub(super) fn snapshots<'a>(
     kind: &'static str,
     plan: SnapshotPlan,
     all: &(impl Iterator<Item = &'a Metadata> + Clone),
@@ -494,7 +494,7 @@ fn rollout_step(
 }
 
 /// The resources of a snapshot that overrides can name: the selected ones, and those in envelopes.
-fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
+pub(super) fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
     let mut all = Vec::new();
     for resource in &snapshot.spec.selected_resources {
         all.push(ResourceIdentifier::of(resource));
