@@ -11,6 +11,7 @@
 //! | [`members`] | joining and leaving of a member, and its status |
 //! | [`news`] | which placements a change of a member concerns |
 //! | [`overrides`] | the snapshots of an override |
+//! | [`runs`] | staged update runs, which roll placements out |
 
 use serde_json::{Value, json};
 
@@ -22,6 +23,7 @@ pub mod members;
 pub mod news;
 pub mod overrides;
 pub mod placement;
+pub mod runs;
 
 /// An object by its kind and name.
 #[derive(Clone, Debug, PartialEq, Eq)]

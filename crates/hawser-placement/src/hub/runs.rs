@@ -118,7 +118,7 @@ pub enum RunProblem {
         first: String,
         second: String,
     },
-    #[error("{number} clusters are in no stage: {names}")]
+    #[error("picked clusters are in no stage: {names} ({number} in all)")]
     Missed { number: usize, names: String },
     #[error("cluster {cluster} of stage {stage} has no label {label} with an integer")]
     Unsorted {
