@@ -9,6 +9,7 @@
 //! | [`objects`] | the kinds of the fleet, and where they are served |
 //! | [`passes`] | the work on one placement or override |
 //! | [`process`] | all of it together, from start to end |
+//! | [`runs`] | the work on one staged update run |
 //! | [`selectable`] | the objects that placements select, watched while they do |
 //! | `webhook` | the admission webhook |
 
@@ -19,6 +20,7 @@ pub(crate) mod numbers;
 pub(crate) mod objects;
 pub(crate) mod passes;
 pub(crate) mod process;
+pub(crate) mod runs;
 pub(crate) mod selectable;
 #[cfg(feature = "webhook")]
 pub(crate) mod webhook;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use testbed::{SOON, eventually};
 
 mod guards;
+mod runs;
 mod world;
 
 use world::{
@@ -47,7 +48,7 @@ async fn the_definitions_refuse_what_contradicts_itself() -> Result<()> {
         let group = one["spec"]["group"].as_str().unwrap_or_default();
         group.ends_with("kubernetes-fleet.io")
     });
-    assert_eq!(fleet.count(), 21);
+    assert_eq!(fleet.count(), 27);
     let selectors = namespace_selector("none");
     let wrong = [
         (

@@ -22,7 +22,7 @@ pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
 pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
 
 /// The kinds that decisions are made of.
-pub const FLEET: [&str; 16] = [
+pub const FLEET: [&str; 20] = [
     "ClusterResourcePlacement",
     "ResourcePlacement",
     "ClusterSchedulingPolicySnapshot",
@@ -39,6 +39,10 @@ pub const FLEET: [&str; 16] = [
     "ClusterResourceOverrideSnapshot",
     "ResourceOverrideSnapshot",
     "ClusterResourcePlacementEviction",
+    "ClusterStagedUpdateRun",
+    "StagedUpdateRun",
+    "ClusterApprovalRequest",
+    "ApprovalRequest",
 ];
 
 /// A kind by its name.
@@ -69,7 +73,11 @@ pub fn key(kind: &str, namespace: Option<&str>, name: &str) -> Key {
 
 /// The resource of a kind of the fleet, and of the few others that the hub writes.
 pub fn resource(kind: &str) -> String {
-    format!("{}s", kind.to_lowercase())
+    let lower = kind.to_lowercase();
+    match lower.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{lower}s"),
+    }
 }
 
 /// All objects of a kind, to be watched.

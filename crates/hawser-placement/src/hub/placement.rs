@@ -667,4 +667,4 @@ fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -403,9 +403,7 @@ fn some(names: &[&str], most: usize) -> String {
 
 /// Checks that everything is as it was when the run was initialized. Returns the bindings of its clusters; `None` if the
 /// scheduler has to say more before anything can be decided.
-fn validate<'a>(
-    view: &RunView<'a>,
-) -> Result<Option<BTreeMap<&'a str, &'a Binding>>, RunProblem> {
+fn validate<'a>(view: &RunView<'a>) -> Result<Option<BTreeMap<&'a str, &'a Binding>>, RunProblem> {
     let status = &view.run.status;
     let placement = external(view)?;
     if Some(placement.spec.apply_strategy()) != status.applied_strategy {
@@ -481,12 +479,26 @@ fn failed(
     } in open
     {
         let reason = "StageUpdatingFailed";
-        mark(view, conditions, PROGRESSING, Truth::False, reason, &message);
+        mark(
+            view,
+            conditions,
+            PROGRESSING,
+            Truth::False,
+            reason,
+            &message,
+        );
         mark(view, conditions, SUCCEEDED, Truth::False, reason, &message);
         *end_time = Some(view.time.to_owned());
     }
     let (conditions, reason) = (&mut status.conditions, "UpdateRunFailed");
-    mark(view, conditions, PROGRESSING, Truth::False, reason, &message);
+    mark(
+        view,
+        conditions,
+        PROGRESSING,
+        Truth::False,
+        reason,
+        &message,
+    );
     mark(view, conditions, SUCCEEDED, Truth::False, reason, &message);
     status
 }

@@ -41,10 +41,7 @@ struct Schedule<'a> {
 }
 
 /// Initializes a run, or says why it cannot be, or waits for the scheduler or a new snapshot.
-pub(super) fn initialize(
-    view: &RunView<'_>,
-    round: &mut RunRound,
-) -> Result<(), SnapshotError> {
+pub(super) fn initialize(view: &RunView<'_>, round: &mut RunRound) -> Result<(), SnapshotError> {
     let began = match begin(view, round)? {
         Ok(None) => return Ok(()),
         Ok(Some(status)) => Ok(status),
@@ -101,31 +98,33 @@ fn begin(view: &RunView<'_>, round: &mut RunRound) -> Result<Begun, SnapshotErro
         Ok(Some(index)) => index,
         Err(problem) => return Ok(Err(problem)),
     };
-    Ok(stages_of(view, placement, &index, strategy, sorted).map(|stages_status| {
-        let left = schedule.left.iter().map(|name| ClusterUpdateStatus {
-            cluster_name: (*name).to_owned(),
-            ..ClusterUpdateStatus::default()
-        });
-        Some(UpdateRunStatus {
-            policy_snapshot_index_used: schedule
-                .policy
-                .metadata
-                .label(names::POLICY_INDEX)
-                .unwrap_or_default()
-                .to_owned(),
-            policy_observed_cluster_count: schedule.count,
-            resource_snapshot_index_used: index,
-            applied_strategy: Some(placement.spec.apply_strategy()),
-            staged_update_strategy_snapshot: Some(strategy.clone()),
-            stages_status,
-            deletion_stage_status: Some(StageStatus {
-                stage_name: names::DELETION_STAGE.to_owned(),
-                clusters: left.collect(),
-                ..StageStatus::default()
-            }),
-            conditions: view.run.status.conditions.clone(),
-        })
-    }))
+    Ok(
+        stages_of(view, placement, &index, strategy, sorted).map(|stages_status| {
+            let left = schedule.left.iter().map(|name| ClusterUpdateStatus {
+                cluster_name: (*name).to_owned(),
+                ..ClusterUpdateStatus::default()
+            });
+            Some(UpdateRunStatus {
+                policy_snapshot_index_used: schedule
+                    .policy
+                    .metadata
+                    .label(names::POLICY_INDEX)
+                    .unwrap_or_default()
+                    .to_owned(),
+                policy_observed_cluster_count: schedule.count,
+                resource_snapshot_index_used: index,
+                applied_strategy: Some(placement.spec.apply_strategy()),
+                staged_update_strategy_snapshot: Some(strategy.clone()),
+                stages_status,
+                deletion_stage_status: Some(StageStatus {
+                    stage_name: names::DELETION_STAGE.to_owned(),
+                    clusters: left.collect(),
+                    ..StageStatus::default()
+                }),
+                conditions: view.run.status.conditions.clone(),
+            })
+        }),
+    )
 }
 
 /// Checks what the definition of strategies does not.
@@ -145,7 +144,11 @@ fn check(strategy: &UpdateStrategySpec) -> Result<(), RunProblem> {
             return refuse("maxConcurrency must be a positive number or a percentage such as 25%");
         }
         let before = &stage.before_stage_tasks;
-        if before.len() > 1 || before.iter().any(|task| task.type_ != StageTaskType::Approval) {
+        if before.len() > 1
+            || before
+                .iter()
+                .any(|task| task.type_ != StageTaskType::Approval)
+        {
             return refuse("beforeStageTasks can have one Approval");
         }
         let after = &stage.after_stage_tasks;
@@ -157,7 +160,11 @@ fn check(strategy: &UpdateStrategySpec) -> Result<(), RunProblem> {
             return refuse("afterStageTasks can have one task of each type");
         }
         let is_timed = |task: &&StageTask| task.type_ == StageTaskType::TimedWait;
-        if after.iter().filter(is_timed).any(|task| patience(task).is_none()) {
+        if after
+            .iter()
+            .filter(is_timed)
+            .any(|task| patience(task).is_none())
+        {
             return refuse("the waitTime of a TimedWait must be a positive duration such as 1h30m");
         }
     }

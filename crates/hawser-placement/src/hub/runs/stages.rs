@@ -38,7 +38,9 @@ pub(super) fn concurrency(stage: &StageConfig, clusters: usize) -> Option<usize>
         Some(IntOrPercent::Int(number)) => usize::try_from(*number).ok().filter(|one| *one > 0),
         Some(IntOrPercent::Text(text)) => {
             let percent: usize = text.strip_suffix('%')?.parse().ok()?;
-            let of = (1..=100).contains(&percent).then(|| clusters * percent / 100);
+            let of = (1..=100)
+                .contains(&percent)
+                .then(|| clusters * percent / 100);
             of.map(|number| number.max(1))
         }
     }
@@ -396,8 +398,7 @@ impl<'v, 'a> Run<'v, 'a> {
     ) -> Result<bool, RunProblem> {
         let mut are_all = true;
         for task in tasks {
-            if task.type_ == StageTaskType::Approval
-                && !is(&task.conditions, APPROVED, Truth::True)
+            if task.type_ == StageTaskType::Approval && !is(&task.conditions, APPROVED, Truth::True)
             {
                 are_all &= self.ask(task, stage, side)?;
             }
@@ -451,7 +452,14 @@ impl<'v, 'a> Run<'v, 'a> {
             "The approval request is approved",
         );
         let conditions = &mut task.conditions;
-        mark(self.view, conditions, APPROVED, Truth::True, reason, message);
+        mark(
+            self.view,
+            conditions,
+            APPROVED,
+            Truth::True,
+            reason,
+            message,
+        );
         Ok(true)
     }
 
@@ -524,9 +532,7 @@ impl<'v, 'a> Run<'v, 'a> {
             // What a member that leaves has stays in it: its binding goes when it is gone.
             let member = self.view.clusters.get(name);
             if member.is_some_and(|member| !member.metadata.in_deletion()) {
-                let alive = of_cluster
-                    .iter()
-                    .filter(|one| !one.metadata.in_deletion());
+                let alive = of_cluster.iter().filter(|one| !one.metadata.in_deletion());
                 let kind = self.view.scope.binding();
                 deleted.extend(alive.map(|one| HubWrite::delete(kind, &one.metadata)));
             }
