@@ -132,7 +132,11 @@ impl HubWorld {
                 namespace: id.namespace.clone(),
                 name: run.spec.placement_name.as_str().into(),
             };
-            self.know_for_run(scope, &of, known, begins)?;
+            let mut approvals = Vec::new();
+            if !is_over(&run) || run.metadata.in_deletion() {
+                self.know_for_run(scope, &of, known, begins)?;
+                approvals = self.approvals(scope, id, &run)?;
+            }
             if begins && live.is_none() {
                 live = Some(self.live(scope, near, &run).await?);
             }
@@ -158,7 +162,7 @@ impl HubWorld {
                 policies: known.policies.all(),
                 snapshots: known.snapshots.all(),
                 bindings: known.bindings.all(),
-                approvals: &self.approvals(scope, id)?,
+                approvals: &approvals,
                 clusters: &clusters.unwrap_or_else(|| self.forms.clusters.all()),
                 cluster_overrides: &self.forms.cluster_overrides.all(),
                 overrides: &self.forms.overrides.all(),
@@ -221,21 +225,34 @@ impl HubWorld {
         })
     }
 
-    /// The approval requests of a run.
+    /// The approval requests of a run, and those that have their names.
     fn approvals(
         &self,
         scope: PlacementScope,
-        run: &PlacementId,
+        id: &PlacementId,
+        run: &UpdateRun,
     ) -> Result<Vec<ApprovalRequest>, Broken> {
-        let labels = Labels::from([(names::TARGET_RUN.to_owned(), run.name.to_string())]);
-        let kind = objects::scope(approval_kind(scope));
-        let Found::All(all) = self.cache.find(&kind, &labels) else {
+        let kind = approval_kind(scope);
+        let labels = Labels::from([(names::TARGET_RUN.to_owned(), id.name.to_string())]);
+        let Found::All(all) = self.cache.find(&objects::scope(kind), &labels) else {
             return Err(Broken::Unknown);
         };
-        let its = all.iter().filter(|(key, _)| key.namespace == run.namespace);
-        let read = its.map(|(_, object)| read::<ApprovalRequest>(object));
+        let its = all.iter().filter(|(key, _)| key.namespace == id.namespace);
         // One that cannot be read is one that is not given.
-        Ok(read.filter_map(Result::ok).collect())
+        let its = its.filter_map(|(_, object)| read::<ApprovalRequest>(object).ok());
+        let mut approvals: Vec<ApprovalRequest> = its.collect();
+        let stages = run.status.stages_status.iter();
+        let tasks = stages.flat_map(|stage| {
+            let before = stage.before_stage_task_status.iter();
+            before.chain(&stage.after_stage_task_status)
+        });
+        for name in tasks.map(|task| &task.approval_request_name) {
+            let is_known = approvals.iter().any(|one| one.metadata.name == *name);
+            if !is_known && !name.is_empty() {
+                approvals.extend(self.get(kind, id.namespace.as_deref(), name)?);
+            }
+        }
+        Ok(approvals)
     }
 
     async fn live(

@@ -74,7 +74,7 @@ pub struct RunView<'a> {
     /// Needed until the run is initialized.
     pub snapshots: &'a [ResourceSnapshot],
     pub bindings: &'a [Binding],
-    /// The requests of this run.
+    /// The requests of this run, and those that have the names of its requests.
     pub approvals: &'a [ApprovalRequest],
     pub clusters: &'a Members,
     pub cluster_overrides: &'a [Arc<ClusterResourceOverrideSnapshot>],
@@ -110,6 +110,8 @@ pub enum RunProblem {
     Unscheduled(String),
     #[error("the policy asks for {wanted} clusters, and {found} are picked")]
     Count { wanted: i64, found: i64 },
+    #[error("the placement had {before} clusters when the run was initialized, and has {now}")]
+    Clusters { before: i64, now: i64 },
     #[error("no cluster is picked, and none has resources of the placement")]
     NoClusters,
     #[error("cluster {cluster} is in both stage {first} and stage {second}")]
@@ -167,7 +169,9 @@ pub fn decide(view: &RunView<'_>) -> Result<RunRound, SnapshotError> {
     let run = view.run;
     if run.metadata.in_deletion() {
         round.stages.push(confirmed(view));
-        let requests = view.approvals.iter().map(|one| &one.metadata);
+        let requests = view.approvals.iter();
+        let requests = requests.filter(|one| one.spec.run == run.metadata.name);
+        let requests = requests.map(|one| &one.metadata);
         let requests = requests.filter(|metadata| !metadata.in_deletion());
         let kind = approval_kind(view.scope);
         round
@@ -422,13 +426,10 @@ fn validate<'a>(view: &RunView<'a>) -> Result<Option<BTreeMap<&'a str, &'a Bindi
     }
     let bindings = selected_bindings(view, policy);
     let found = i64::try_from(bindings.len()).unwrap_or(i64::MAX);
-    for count in [wanted(policy, bindings.len()), found] {
-        if count != status.policy_observed_cluster_count {
-            return Err(RunProblem::Count {
-                wanted: status.policy_observed_cluster_count,
-                found: count,
-            });
-        }
+    let before = status.policy_observed_cluster_count;
+    let counts = [wanted(policy, bindings.len()), found];
+    if let Some(now) = counts.into_iter().find(|now| *now != before) {
+        return Err(RunProblem::Clusters { before, now });
     }
     let strategy = status.staged_update_strategy_snapshot.as_ref();
     let configs = strategy.map_or(&[][..], |strategy| &strategy.stages);

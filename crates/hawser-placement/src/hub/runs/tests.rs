@@ -103,7 +103,8 @@ impl World {
         let overrides: Vec<Arc<_>> = overrides.into_iter().map(Arc::new).collect();
         let selected = Selected::from(self.hub.resources.clone());
         let mut approvals: Vec<ApprovalRequest> = self.hub.all(APPROVAL);
-        approvals.retain(|one| one.spec.run == run.metadata.name);
+        let prefix = format!("{}-", run.metadata.name);
+        approvals.retain(|one| one.metadata.name.starts_with(&prefix));
         decide(&RunView {
             scope: Scope::Cluster,
             run,
@@ -518,6 +519,26 @@ fn a_stopped_run_finishes_what_it_began_and_goes_on_when_it_runs_again() {
     world.set_state("r", "Run");
     world.rest();
     assert_eq!(said(&world.run("r").status.conditions), SUCCESS);
+}
+
+#[test]
+fn a_request_of_another_run_under_the_same_name_is_no_approval() {
+    let mut world = of_approvals();
+    let given = json!([{"type": "Approved", "status": "True", "reason": "R", "message": ""}]);
+    world.hub.objects.push(json!({
+        "kind": APPROVAL, "metadata": {"name": "r-before-canary", "uid": "x", "generation": 1},
+        "spec": {"parentStageRollout": "other", "targetStage": "canary"}, "status": {"conditions": given},
+    }));
+    world.create("r", "Run");
+    world.rest();
+    let conditions = world.run("r").status.conditions;
+    assert!(message(&conditions, SUCCEEDED).contains("request r-before-canary belongs to another"));
+    let metadata = json!({"metadata": {"deletionTimestamp": "2026-01-01T12:00:00Z"}});
+    world.edit(RUN, "r", metadata);
+    world.rest();
+    assert!(world.find::<UpdateRun>(RUN, "r").is_none());
+    assert_eq!(world.hub.all::<ApprovalRequest>(APPROVAL).len(), 1);
+    assert_eq!(world.placed()[0], "a ");
 }
 
 /// A run in its first stage, then a change; returns what the run says of its failure.
