@@ -59,7 +59,7 @@ type Bindings<'a> = BTreeMap<&'a str, &'a Binding>;
 
 /// How far the clusters of a stage are.
 #[derive(Default)]
-struct Flight {
+struct Counted {
     in_flight: usize,
     unfinished: usize,
     stuck: Vec<String>,
@@ -136,9 +136,9 @@ impl<'v, 'a> Run<'v, 'a> {
             return Ok(true);
         }
         let (clusters, conditions) = (&mut stage.clusters, &mut stage.conditions);
-        let flight = self.look(clusters, &stage.stage_name, bindings, target)?;
+        let counted = self.look(clusters, &stage.stage_name, bindings, target)?;
         if self.state() == UpdateRunState::Stop {
-            self.stop(conditions, &stage.stage_name, flight.in_flight);
+            self.stop(conditions, &stage.stage_name, counted.in_flight);
             return Ok(false);
         }
         let tasks = &mut stage.before_stage_task_status;
@@ -146,10 +146,10 @@ impl<'v, 'a> Run<'v, 'a> {
             self.await_tasks(conditions, &stage.stage_name);
             return Ok(false);
         }
-        if flight.unfinished > 0 {
-            let progress = Self::progress(&flight, &stage.stage_name);
+        if counted.unfinished > 0 {
+            let progress = Self::progress(&counted, &stage.stage_name);
             let most = concurrency(config, clusters.len()).unwrap_or(1);
-            let room = most.saturating_sub(flight.in_flight);
+            let room = most.saturating_sub(counted.in_flight);
             self.start(clusters, room, bindings, target);
             let message = "Clusters of the stage are being updated";
             self.stage_says(conditions, Truth::True, "StageUpdatingStarted", message);
@@ -246,13 +246,13 @@ impl<'v, 'a> Run<'v, 'a> {
         stage: &str,
         bindings: &Bindings<'_>,
         target: &Target<'_>,
-    ) -> Result<Flight, RunProblem> {
-        let mut flight = Flight::default();
+    ) -> Result<Counted, RunProblem> {
+        let mut counted = Counted::default();
         for cluster in clusters {
             if is(&cluster.conditions, SUCCEEDED, Truth::True) {
                 continue;
             }
-            flight.unfinished += 1;
+            counted.unfinished += 1;
             let Some(started) = condition(&cluster.conditions, STARTED) else {
                 continue;
             };
@@ -274,28 +274,28 @@ impl<'v, 'a> Run<'v, 'a> {
                 let (reason, message) = ("ClusterUpdatingSucceeded", "The cluster is updated");
                 let truth = Truth::True;
                 mark(self.view, conditions, SUCCEEDED, truth, reason, message);
-                flight.unfinished -= 1;
+                counted.unfinished -= 1;
                 continue;
             }
-            flight.in_flight += 1;
+            counted.in_flight += 1;
             let passed = began.map(|began| self.view.now.duration_since(began));
             let left = PATIENCE.saturating_sub(passed.unwrap_or_default());
             if left.is_positive() {
                 self.wait(left);
             } else {
-                flight.stuck.push(name.clone());
+                counted.stuck.push(name.clone());
             }
         }
-        Ok(flight)
+        Ok(counted)
     }
 
     /// What the run says while clusters are updated.
-    fn progress(flight: &Flight, stage: &str) -> (Truth, &'static str, String) {
-        if flight.stuck.is_empty() {
+    fn progress(counted: &Counted, stage: &str) -> (Truth, &'static str, String) {
+        if counted.stuck.is_empty() {
             let message = format!("Stage {stage} is being updated");
             return (Truth::True, "UpdateRunProgressing", message);
         }
-        let names: Vec<&str> = flight.stuck.iter().map(String::as_str).collect();
+        let names: Vec<&str> = counted.stuck.iter().map(String::as_str).collect();
         let names = some(&names, NAMED);
         let message = format!(
             "Stage {stage} waits for clusters whose update takes longer than 5 minutes: {names}. \
