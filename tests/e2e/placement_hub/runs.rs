@@ -1,5 +1,10 @@
 //! Staged update runs: in stages, with approvals, back to an older snapshot, and with a hub that is killed.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "literals are shorter to pass by value"
+)]
+
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -46,7 +51,7 @@ fn external(of: &str) -> Value {
 async fn join(world: &World, of: &str, members: &[(&str, &str)]) -> Result<()> {
     for (name, stage) in members {
         world
-            .join(&[name], json!({"of": of, "stage": stage}))
+            .join(&[*name], json!({"of": of, "stage": stage}))
             .await?;
     }
     Ok(())
