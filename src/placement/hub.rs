@@ -10,6 +10,7 @@
 //! | [`objects`] | the kinds of the fleet, and their paths |
 //! | [`passes`] | the pass over one placement or override |
 //! | [`process`] | the whole process, from start to end |
+//! | [`runs`] | the pass over one staged update run |
 //! | [`selectable`] | watches of the objects that placements select |
 //! | `webhook` | the admission webhook |
 
@@ -21,6 +22,7 @@ pub(crate) mod numbers;
 pub(crate) mod objects;
 pub(crate) mod passes;
 pub(crate) mod process;
+pub(crate) mod runs;
 pub(crate) mod selectable;
 #[cfg(feature = "webhook")]
 pub(crate) mod webhook;

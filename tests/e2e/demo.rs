@@ -339,7 +339,8 @@ async fn what_the_pages_say_of_it_works() -> Result<()> {
 async fn what_the_page_on_placement_says_works() -> Result<()> {
     let demo = Demo::start(&["--placement"])?;
     demo.says("ready:").await?;
-    let script = of_page("docs/placement.md", "## Try it", "## Install")?;
+    let page = |from: &str, to: &str| of_page("docs/placement.md", from, to);
+    let script = page("## Try it", "## Install")?;
     let output = shell(demo.scratch.path(), &script).await?;
     // The size in the first member, then the end of the last command.
     ensure!(output.contains("\n1clusterresourceplacement"), "{output}");
@@ -349,6 +350,15 @@ async fn what_the_page_on_placement_says_works() -> Result<()> {
             .lines()
             .last()
             .is_some_and(|line| line.starts_with("settings"))
+    );
+    let place = "cd hawser-playground\nexport KUBECONFIG=hub.kubeconfig\n";
+    let script = page("### Staged update runs", "### Webhook")?;
+    let output = shell(demo.scratch.path(), &format!("{place}{script}")).await?;
+    ensure!(
+        output
+            .trim_end()
+            .ends_with("clusterstagedupdaterun.placement.kubernetes-fleet.io/first condition met"),
+        "{output}"
     );
     demo.end().await
 }

@@ -8,6 +8,7 @@ mod guards;
 mod inputs;
 mod killed;
 mod reported;
+mod runs;
 mod seed;
 mod world;
 
@@ -51,7 +52,7 @@ async fn the_definitions_refuse_what_contradicts_itself() -> Result<()> {
         let group = one["spec"]["group"].as_str().unwrap_or_default();
         group.ends_with("kubernetes-fleet.io")
     });
-    assert_eq!(fleet.count(), 21);
+    assert_eq!(fleet.count(), 27);
     let selectors = namespace_selector("none");
     let wrong = [
         (

@@ -13,6 +13,7 @@
 //! | [`news`] | the placements that a change of a member concerns |
 //! | [`overrides`] | the snapshots of an override |
 //! | [`reports`] | the copy of a placement's status in its namespace |
+//! | [`runs`] | staged update runs, which roll placements out |
 
 use serde_json::{Value, json};
 
@@ -26,6 +27,7 @@ pub mod news;
 pub mod overrides;
 pub mod placement;
 pub mod reports;
+pub mod runs;
 
 /// An object by its kind and name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ pub const BINDING_FINALIZER: &str = "kubernetes-fleet.io/scheduler-crb-cleanup";
 pub const WORK_FINALIZER: &str = "kubernetes-fleet.io/work-cleanup";
 pub const OVERRIDE_FINALIZER: &str = "kubernetes-fleet.io/override-cleanup";
 pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";
+pub const RUN_FINALIZER: &str = "kubernetes-fleet.io/stagedupdaterun-finalizer";
 
 /// The label with the name of the placement, also of a `ResourcePlacement`.
 pub const PARENT_PLACEMENT: &str = "kubernetes-fleet.io/parent-CRP";
@@ -26,6 +27,11 @@ pub const ENVELOPE_NAME: &str = "kubernetes-fleet.io/envelope-name";
 pub const ENVELOPE_NAMESPACE: &str = "kubernetes-fleet.io/envelope-namespace";
 pub const IS_FLEET_RESOURCE: &str = "kubernetes-fleet.io/is-fleet-resource";
 pub const MEMBER_NAME: &str = "kubernetes-fleet.io/member-name";
+/// The labels of an approval request: the run, the stage, whether it counts, and the side of the stage.
+pub const TARGET_RUN: &str = "kubernetes-fleet.io/targetUpdateRun";
+pub const TARGET_STAGE: &str = "kubernetes-fleet.io/targetUpdatingStage";
+pub const IS_LATEST_APPROVAL: &str = "kubernetes-fleet.io/isLatestUpdateRunApproval";
+pub const TASK_TYPE: &str = "kubernetes-fleet.io/taskType";
 
 pub const RESOURCE_HASH: &str = "kubernetes-fleet.io/resource-hash";
 pub const NUMBER_OF_ENVELOPES: &str = "kubernetes-fleet.io/number-of-enveloped-object";
@@ -46,6 +52,9 @@ pub const CLUSTER_OVERRIDES_HASH: &str =
     "kubernetes-fleet.io/parent-cluster-resource-override-snapshot-hash";
 /// The annotation of a Work with the `propagationPolicy` of its placement, if that is not `Delete`.
 pub const PROPAGATION: &str = "hawser.dev/propagation-policy";
+
+/// The name of the stage at the end of a run.
+pub const DELETION_STAGE: &str = "kubernetes-fleet.io/deleteStage";
 
 /// The longest part of a name in the name of a binding.
 const BINDING_PART: usize = 26;

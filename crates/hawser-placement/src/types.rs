@@ -14,6 +14,7 @@ pub mod eviction;
 pub mod overrides;
 pub mod placement;
 pub mod policy;
+pub mod runs;
 pub mod work;
 
 /// The group of placements, snapshots, bindings, overrides and works.

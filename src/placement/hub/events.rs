@@ -24,6 +24,7 @@ use hawser_sync::Key;
 use kube_lang::object::{Gvk, Object};
 
 use super::objects::{self, DEFINITIONS};
+use super::runs::RunIndex;
 
 /// A placement by its name; without a namespace it is one of the cluster scope.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +40,8 @@ pub enum HubKey {
     Member(Arc<str>),
     /// An override; without a namespace it is one of the cluster scope.
     Override(PlacementId),
+    /// An update run; without a namespace it is one of the cluster scope.
+    Run(PlacementId),
 }
 
 impl PlacementId {
@@ -54,7 +57,7 @@ impl PlacementId {
 impl QueueKey for HubKey {
     fn tenant(&self) -> &Arc<str> {
         match self {
-            Self::Placement(id) | Self::Override(id) => &id.name,
+            Self::Placement(id) | Self::Override(id) | Self::Run(id) => &id.name,
             Self::Member(name) => name,
         }
     }
@@ -87,6 +90,7 @@ struct Interested {
 /// Maps events to keys of the queue.
 pub struct HubEvents {
     pub queue: Queue<HubKey>,
+    runs: RunIndex,
     placements: RwLock<HashMap<PlacementId, Interested>>,
     traits: Mutex<HashMap<Arc<str>, MemberTraits>>,
     /// The hashes of those parts of Works that bindings repeat.
@@ -107,6 +111,7 @@ impl HubEvents {
     pub fn new(workers: usize, windows: Windows) -> Arc<Self> {
         Arc::new(Self {
             queue: Queue::new(workers),
+            runs: RunIndex::default(),
             placements: RwLock::default(),
             traits: Mutex::default(),
             said: Mutex::default(),
@@ -198,6 +203,7 @@ impl HubEvents {
                 .for_each(|id| add(HubKey::Placement(id)));
             return;
         }
+        self.runs.note(change, &add);
         match &*key.kind.kind {
             "ClusterResourcePlacement" | "ResourcePlacement" => {
                 self.select(id(), change);

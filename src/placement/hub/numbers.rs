@@ -17,6 +17,7 @@ use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::metrics::text::{Counter, Family, Gauge, Histogram, Name};
 
 use super::events::PlacementId;
+use super::runs::numbers::RunNumbers;
 
 const SECONDS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -46,6 +47,7 @@ pub struct HubNumbers {
     active: Family<Gauge>,
     joins: Family<Counter>,
     leaves: Family<Counter>,
+    pub runs: RunNumbers,
 }
 
 impl HubNumbers {
@@ -134,6 +136,7 @@ impl HubNumbers {
                 &[],
                 SECONDS,
             )),
+            runs: RunNumbers::default(),
         })
     }
 
@@ -151,6 +154,7 @@ impl HubNumbers {
         let _ = self.active.write(&mut out);
         let _ = self.joins.write(&mut out);
         let _ = self.leaves.write(&mut out);
+        let _ = self.runs.write(&mut out);
         out
     }
 

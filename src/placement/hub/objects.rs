@@ -22,7 +22,7 @@ pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
 pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
 
 /// The kinds that decisions depend on.
-pub const FLEET: [&str; 17] = [
+pub const FLEET: [&str; 21] = [
     "ClusterResourcePlacement",
     "ResourcePlacement",
     "ClusterResourcePlacementStatus",
@@ -40,6 +40,10 @@ pub const FLEET: [&str; 17] = [
     "ClusterResourceOverrideSnapshot",
     "ResourceOverrideSnapshot",
     "ClusterResourcePlacementEviction",
+    "ClusterStagedUpdateRun",
+    "StagedUpdateRun",
+    "ClusterApprovalRequest",
+    "ApprovalRequest",
 ];
 
 /// A kind by its name.

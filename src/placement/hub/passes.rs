@@ -42,6 +42,7 @@ use hawser_runtime::cluster::wire::{GuardedClient, collection};
 use hawser_runtime::controller::{Reconciler, SharedWatch};
 use hawser_runtime::errors::chain;
 use hawser_sync::{Answer, Contest, Failure, Found, Key, Labels, Request, Seen, Store as _};
+use kube_lang::names::dns1123_subdomain;
 use kube_lang::object::{Gvk, Object};
 
 use super::events::{HubEvents, HubKey, PlacementId, SelectionTime};
@@ -50,7 +51,7 @@ use super::objects::{self, HUB, HubRouter, read};
 use super::selectable::Selectable;
 
 /// The maximum number of rounds. A pass that needs more would never end.
-const ROUNDS: usize = 64;
+pub(super) const ROUNDS: usize = 64;
 
 /// The bytes of JSON that are kept parsed between the passes over placements.
 const RECENT: usize = 8 << 20;
@@ -75,6 +76,8 @@ pub struct HubWorld {
     pub fleet: Vec<Arc<SharedWatch>>,
     pub forms: HubForms,
     pub recent: Mutex<Recent>,
+    /// The same of update runs.
+    pub recent_runs: Mutex<Recent>,
     /// Members whose foundation this process has looked at, by their uid.
     pub founded: Mutex<BTreeMap<Arc<str>, String>>,
 }
@@ -120,9 +123,9 @@ impl Broken {
 /// The stored objects of a placement, each parsed once for a version.
 #[derive(Default)]
 pub struct Known {
-    policies: LabelledForms<PolicySnapshot>,
-    snapshots: LabelledForms<ResourceSnapshot>,
-    bindings: LabelledForms<Binding>,
+    pub(super) policies: LabelledForms<PolicySnapshot>,
+    pub(super) snapshots: LabelledForms<ResourceSnapshot>,
+    pub(super) bindings: LabelledForms<Binding>,
     works: LabelledForms<WorkOutline>,
     /// The selected objects, and the time of the selection.
     selected: Option<(SelectionTime, Arc<Selected>)>,
@@ -134,6 +137,12 @@ impl Known {
         let selected = selected.map_or(0, |(_, selected)| selected.bytes());
         let stored = self.policies.bytes() + self.snapshots.bytes() + self.bindings.bytes();
         stored + self.works.bytes() + selected
+    }
+
+    /// Keeps no resources: what was selected, and what snapshots have.
+    pub(super) fn forget_resources(&mut self) {
+        self.snapshots = LabelledForms::default();
+        self.selected = None;
     }
 }
 
@@ -147,7 +156,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    fn take(&mut self, id: &PlacementId) -> Known {
+    pub(super) fn take(&mut self, id: &PlacementId) -> Known {
         if let Some(known) = self.young.remove(id) {
             self.bytes = self.bytes.saturating_sub(known.bytes());
             return known;
@@ -155,7 +164,7 @@ impl Recent {
         self.old.remove(id).unwrap_or_default()
     }
 
-    fn put(&mut self, id: &PlacementId, known: Known) {
+    pub(super) fn put(&mut self, id: &PlacementId, known: Known) {
         if self.bytes > RECENT / 2 {
             self.old = std::mem::take(&mut self.young);
             self.bytes = 0;
@@ -169,11 +178,11 @@ impl Recent {
 pub struct HubForms {
     cluster_override_specs: Forms<ClusterResourceOverride, Arc<[Arc<ClusterResourceOverride>]>>,
     override_specs: Forms<ResourceOverride, Arc<[Arc<ResourceOverride>]>>,
-    clusters: Forms<MemberCluster, Members>,
-    cluster_overrides:
+    pub(super) clusters: Forms<MemberCluster, Members>,
+    pub(super) cluster_overrides:
         Forms<ClusterResourceOverrideSnapshot, Arc<[Arc<ClusterResourceOverrideSnapshot>]>>,
     evictions: Forms<Eviction, Arc<[Arc<Eviction>]>>,
-    overrides: Forms<ResourceOverrideSnapshot, Arc<[Arc<ResourceOverrideSnapshot>]>>,
+    pub(super) overrides: Forms<ResourceOverrideSnapshot, Arc<[Arc<ResourceOverrideSnapshot>]>>,
 }
 
 impl HubForms {
@@ -192,7 +201,7 @@ impl HubForms {
 
 /// The form of a member that cannot be read: it exists, so that its objects stay, and has no content, so that it gets
 /// no new ones.
-fn silent(text: &[u8]) -> Option<MemberCluster> {
+pub(super) fn silent(text: &[u8]) -> Option<MemberCluster> {
     #[derive(serde::Deserialize)]
     struct Named {
         metadata: Metadata,
@@ -225,7 +234,7 @@ impl HubWorld {
     }
 
     /// Parses the changed objects of a kind with the label of a placement.
-    fn refresh<T: DeserializeOwned>(
+    pub(super) fn refresh<T: DeserializeOwned>(
         &self,
         forms: &mut LabelledForms<T>,
         kind: &str,
@@ -278,7 +287,7 @@ impl HubWorld {
     }
 
     /// The current selection of a placement.
-    fn select(
+    pub(super) fn select(
         &self,
         id: &PlacementId,
         placement: &Placement,
@@ -463,16 +472,28 @@ impl HubWorld {
     /// The budget of a placement, read at this moment: one that was made before an eviction holds it back, whichever
     /// event comes first.
     async fn budget(&self, placement: &str) -> Result<Option<DisruptionBudget>, Broken> {
-        let kind = "ClusterResourcePlacementDisruptionBudget";
-        let all = collection(&objects::gvk(kind), None, &objects::resource(kind));
-        let found = match self.hub.ask(Call::get(format!("{all}/{placement}"))).await {
+        self.ask("ClusterResourcePlacementDisruptionBudget", None, placement)
+            .await
+    }
+
+    /// An object, read at this moment.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<T>, Broken> {
+        // Whatever somebody wrote becomes a part of a path only if it can be a name.
+        if !dns1123_subdomain(name).is_empty() {
+            return Ok(None);
+        }
+        let all = collection(&objects::gvk(kind), namespace, &objects::resource(kind));
+        let found = match self.hub.ask(Call::get(format!("{all}/{name}"))).await {
             Err(error) if error.code() == Some(404) => return Ok(None),
             found => found.map_err(|error| Broken::Failed(chain(&error)))?,
         };
-        let budget = serde_json::from_value(found);
-        let budget =
-            budget.map_err(|error| Broken::Failed(format!("{kind} {placement}: {error}")))?;
-        Ok(Some(budget))
+        let read = serde_json::from_value(found).map(Some);
+        read.map_err(|error| Broken::Failed(format!("{kind} {name}: {error}")))
     }
 
     /// Sends the requests of a stage together. A failed Work concerns only its binding, and a failed copy of the status
@@ -758,6 +779,7 @@ impl Reconciler for HubWorld {
             HubKey::Placement(id) => self.placement(id).await,
             HubKey::Override(id) => self.overriding(id).await,
             HubKey::Member(name) => self.member(name).await,
+            HubKey::Run(id) => self.run(id).await,
         };
         worked.unwrap_or_else(|broken| broken.outcome(&work.key))
     }

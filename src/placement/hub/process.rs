@@ -262,6 +262,7 @@ impl Working {
             fleet,
             forms: HubForms::new(watch),
             recent: Mutex::default(),
+            recent_runs: Mutex::default(),
             founded: Mutex::default(),
         });
         let mut passes = JoinSet::new();

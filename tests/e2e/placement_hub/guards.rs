@@ -543,7 +543,7 @@ async fn an_object_that_cannot_be_read_harms_itself_alone() -> Result<()> {
         let name = text(&definition["metadata"]["name"]);
         way.replace(&format!("{all}/{name}"), &definition).await?;
     }
-    assert_eq!(kinds.len(), 21);
+    assert_eq!(kinds.len(), 27);
     for (group, (kind, plural), namespaced) in kinds {
         let near = if kind == "Work" {
             "namespaces/fleet-member-readable/"

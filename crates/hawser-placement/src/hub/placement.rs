@@ -256,7 +256,7 @@ fn wait(round: &mut HubRound, wait: SignedDuration) {
 }
 
 /// The requests of a plan of snapshots.
-fn snapshots<'a>(
+pub(super) fn snapshots<'a>(
     kind: &'static str,
     plan: SnapshotPlan,
     all: &(impl Iterator<Item = &'a Metadata> + Clone),
@@ -524,7 +524,7 @@ fn rollout_step(
 }
 
 /// The resources of a snapshot that overrides can name: the selected ones, and those in envelopes.
-fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
+pub(super) fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
     let mut all = Vec::new();
     for resource in &snapshot.spec.selected_resources {
         all.push(ResourceIdentifier::of(resource));
@@ -708,4 +708,4 @@ pub(super) fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -19,6 +19,8 @@ use super::placement::{PlacementSpec, PlacementStatus};
 use super::work::{AppliedWorkSpec, AppliedWorkStatus, WorkSpec, WorkStatus};
 use super::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
 
+mod runs;
+
 const HEADER: &str = "# Generated from the types in crates/hawser-placement; do not edit.\n\
 # To write it anew: HAWSER_WRITE_GENERATED=1 cargo test -p hawser-placement generated_\n";
 
@@ -265,6 +267,7 @@ fn placement_kinds() -> Vec<Kind> {
         ),
     ];
     kinds.extend(plain_kinds());
+    kinds.extend(runs::kinds());
     kinds
 }
 
@@ -432,17 +435,20 @@ fn add_rule(schema: &mut Value, (rule, message): (&str, &str)) {
 
 fn definition(group: &str, kind: &Kind) -> Value {
     let lower = kind.name.to_lowercase();
-    let plural = match lower.strip_suffix("status") {
-        Some(_) => format!("{lower}es"),
-        None => format!("{lower}s"),
+    let plural = match (lower.strip_suffix("y"), lower.ends_with("status")) {
+        (Some(stem), _) => format!("{stem}ies"),
+        (None, true) => format!("{lower}es"),
+        (None, false) => format!("{lower}s"),
     };
     let versions: Vec<Value> = kind
         .versions
         .iter()
         .map(|name| {
             let mut schema = kind.schema.clone();
-            if *name == "v1" {
-                reduce_to_v1(&mut schema);
+            match *name {
+                "v1" => reduce_to_v1(&mut schema),
+                "v1alpha1" => runs::reduce_to_v1_alpha(&mut schema),
+                _ => {}
             }
             let mut version = json!({
                 "name": name, "served": true, "storage": *name == STORED_VERSION,
@@ -482,14 +488,18 @@ fn definition(group: &str, kind: &Kind) -> Value {
 }
 
 fn reduce_to_v1(schema: &mut Value) {
-    for pointer in NOT_IN_V1 {
+    remove(schema, NOT_IN_V1);
+    drop_config_map_envelopes(schema);
+}
+
+fn remove(schema: &mut Value, pointers: &[&str]) {
+    for pointer in pointers {
         if let Some((parent, name)) = pointer.rsplit_once('/')
             && let Some(Value::Object(fields)) = schema.pointer_mut(parent)
         {
             fields.remove(name);
         }
     }
-    drop_config_map_envelopes(schema);
 }
 
 /// In `v1` an envelope is always an object of one of the two kinds made for it.

@@ -16,18 +16,18 @@ const TIME: &str = "2026-01-01T12:00:00Z";
 
 /// The objects of a hub, by kind.
 #[derive(Clone, Default)]
-struct Model {
-    objects: Vec<Value>,
-    members: Vec<MemberCluster>,
-    resources: Vec<Value>,
+pub(in crate::hub) struct Model {
+    pub(in crate::hub) objects: Vec<Value>,
+    pub(in crate::hub) members: Vec<MemberCluster>,
+    pub(in crate::hub) resources: Vec<Value>,
     uids: u64,
     /// What was written, in words.
-    log: Vec<String>,
+    pub(in crate::hub) log: Vec<String>,
     /// What cannot be written.
     failures: Arc<WriteFailures>,
 }
 
-fn merge(into: &mut Value, patch: &Value) {
+pub(in crate::hub) fn merge(into: &mut Value, patch: &Value) {
     if let (Value::Object(into), Value::Object(patch)) = (&mut *into, patch) {
         for (key, value) in patch {
             if value.is_null() {
@@ -42,7 +42,7 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 impl Model {
-    fn new(policy: Value) -> Self {
+    pub(in crate::hub) fn new(policy: Value) -> Self {
         let members = ["a", "b", "c"].map(|name| member(name, &json!({"name": name})));
         let resources = vec![
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "app"}}),
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    fn all<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Vec<T> {
+    pub(in crate::hub) fn all<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Vec<T> {
         let found = self.objects.iter().filter(|one| one["kind"] == kind);
         found
             .map(|one| serde_json::from_value(one.clone()).unwrap())
@@ -81,7 +81,7 @@ impl Model {
         self.objects.iter().position(is).expect("it is there")
     }
 
-    fn apply(&mut self, write: HubWrite) {
+    pub(in crate::hub) fn apply(&mut self, write: HubWrite) {
         match write {
             HubWrite::Create(mut object) => {
                 self.uids += 1;
@@ -166,7 +166,7 @@ impl Model {
     }
 
     /// Rounds until nothing is written; returns the reasons of the events.
-    fn settle(&mut self) -> Vec<&'static str> {
+    pub(in crate::hub) fn settle(&mut self) -> Vec<&'static str> {
         let mut events = Vec::new();
         for _ in 0..40 {
             let round = self.decide();
@@ -182,7 +182,7 @@ impl Model {
     }
 
     /// The members report that all Works are applied and available.
-    fn report(&mut self) {
+    pub(in crate::hub) fn report(&mut self) {
         for work in self.objects.iter_mut().filter(|one| one["kind"] == "Work") {
             let generation = work["metadata"]["generation"].clone();
             let is = |type_: &str, reason: &str| {
@@ -219,7 +219,7 @@ impl Model {
     }
 
     /// Type and status of the placement's conditions.
-    fn conditions(&self) -> Vec<String> {
+    pub(in crate::hub) fn conditions(&self) -> Vec<String> {
         let status = self.placement().status;
         let said = status.conditions.iter();
         said.map(|one| {
@@ -235,7 +235,7 @@ impl Model {
         self
     }
 
-    fn edit(&mut self, patch: &Value) {
+    pub(in crate::hub) fn edit(&mut self, patch: &Value) {
         merge(&mut self.objects[0], patch);
         let generation = self.objects[0]["metadata"]["generation"].as_i64().unwrap() + 1;
         self.objects[0]["metadata"]["generation"] = generation.into();

@@ -98,6 +98,8 @@ fn the_definitions_are_those_of_the_original() {
             "internalmemberclusters Namespaced [\"imc\"] true v1,v1beta1",
             "memberclusters Cluster [\"cluster\"] true v1,v1beta1",
             "appliedworks Cluster [\"appliedwork\"] true v1,v1beta1",
+            "approvalrequests Namespaced [\"areq\"] true v1,v1beta1",
+            "clusterapprovalrequests Cluster [\"careq\"] true v1,v1alpha1,v1beta1",
             "clusterresourcebindings Cluster [\"crb\"] true v1,v1beta1",
             "clusterresourceenvelopes Cluster [] false v1beta1",
             "clusterresourceoverrides Cluster [] false v1,v1alpha1,v1beta1",
@@ -108,6 +110,8 @@ fn the_definitions_are_those_of_the_original() {
             "clusterresourceplacementstatuses Namespaced [\"crps\"] false v1,v1beta1",
             "clusterresourcesnapshots Cluster [\"crs\"] true v1,v1beta1",
             "clusterschedulingpolicysnapshots Cluster [\"csps\"] true v1,v1beta1",
+            "clusterstagedupdateruns Cluster [\"csur\"] true v1,v1alpha1,v1beta1",
+            "clusterstagedupdatestrategies Cluster [\"csus\"] true v1,v1alpha1,v1beta1",
             "resourcebindings Namespaced [\"rb\"] true v1beta1",
             "resourceenvelopes Namespaced [] false v1beta1",
             "resourceoverrides Namespaced [] false v1,v1alpha1,v1beta1",
@@ -115,6 +119,8 @@ fn the_definitions_are_those_of_the_original() {
             "resourceplacements Namespaced [\"rp\"] true v1,v1beta1",
             "resourcesnapshots Namespaced [\"rs\"] true v1beta1",
             "schedulingpolicysnapshots Namespaced [\"sps\"] true v1beta1",
+            "stagedupdateruns Namespaced [\"sur\"] true v1,v1beta1",
+            "stagedupdatestrategies Namespaced [\"sus\"] false v1,v1beta1",
             "works Namespaced [\"work\"] true v1,v1beta1",
         ]
     );
@@ -387,5 +393,155 @@ fn what_the_seed_shows_is_read_and_written_unchanged() {
     assert_eq!(
         read.metadata.annotation(crate::names::NUMBER_OF_CLUSTERS),
         Some("2")
+    );
+}
+
+fn run(spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterStagedUpdateRun",
+        "metadata": {"name": "r"},
+        "spec": {"placementName": "p", "stagedRolloutStrategyName": "s"},
+    });
+    if let (Value::Object(fields), Value::Object(more)) = (&mut object["spec"], spec) {
+        fields.extend(more);
+    }
+    object
+}
+
+#[test]
+fn a_run_keeps_what_it_is_about_and_its_state_goes_forward() {
+    let version = version("ClusterStagedUpdateRun", "v1beta1");
+    let mut object = run(json!({}));
+    version.schema.default(&mut object);
+    assert_eq!(object["spec"]["state"], "Initialize");
+    let state = |state: &str| run(json!({"state": state}));
+    for (old, new, said) in [
+        ("Initialize", "Run", ""),
+        ("Run", "Stop", ""),
+        ("Stop", "Run", ""),
+        (
+            "Initialize",
+            "Stop",
+            "cannot transition from Initialize to Stop",
+        ),
+        (
+            "Run",
+            "Initialize",
+            "cannot transition from Run to Initialize",
+        ),
+        (
+            "Stop",
+            "Initialize",
+            "cannot transition from Stop to Initialize",
+        ),
+    ] {
+        assert_says(&messages(&version, &state(new), Some(&state(old))), said);
+    }
+    let index = |index: &str| run(json!({"resourceSnapshotIndex": index}));
+    for (old, new, said) in [
+        (
+            run(json!({})),
+            run(json!({"placementName": "q"})),
+            "placementName is immutable",
+        ),
+        (
+            run(json!({})),
+            run(json!({"stagedRolloutStrategyName": "t"})),
+            "stagedRolloutStrategyName is immutable",
+        ),
+        (index("1"), index("2"), "resourceSnapshotIndex is immutable"),
+        (
+            index("1"),
+            run(json!({})),
+            "resourceSnapshotIndex is immutable",
+        ),
+        (
+            run(json!({})),
+            index("1"),
+            "resourceSnapshotIndex is immutable",
+        ),
+    ] {
+        assert_says(&messages(&version, &new, Some(&old)), said);
+    }
+    object["metadata"]["name"] = "a".repeat(64).into();
+    assert_says(
+        &messages(&version, &object, None),
+        "metadata.name max length is 63",
+    );
+}
+
+#[test]
+fn a_run_of_the_first_version_names_its_snapshot_and_never_changes() {
+    let version = version("ClusterStagedUpdateRun", "v1alpha1");
+    let index = |index: &str| run(json!({"resourceSnapshotIndex": index}));
+    let found = messages(&version, &run(json!({})), None);
+    assert!(found[0].contains("resourceSnapshotIndex"), "{found:?}");
+    assert_says(
+        &messages(&version, &index("2"), Some(&index("1"))),
+        "The spec field is immutable",
+    );
+    let pruned = version.schema.prune(&mut run(json!({"state": "Run"})));
+    assert_eq!(pruned, ["spec.state"]);
+}
+
+#[test]
+fn the_tasks_of_a_stage_fit_their_side() {
+    let version = version("StagedUpdateStrategy", "v1beta1");
+    let strategy = |stage: Value| {
+        let mut whole = json!({"name": "one", "labelSelector": {}});
+        if let (Value::Object(fields), Value::Object(more)) = (&mut whole, stage) {
+            fields.extend(more);
+        }
+        json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "StagedUpdateStrategy",
+               "metadata": {"name": "s", "namespace": "n"}, "spec": {"stages": [whole]}})
+    };
+    let timed = || json!({"type": "TimedWait", "waitTime": "1h30m"});
+    let approval = || json!({"type": "Approval"});
+    for (stage, said) in [
+        (json!({"afterStageTasks": [timed(), approval()]}), ""),
+        (
+            json!({"beforeStageTasks": [approval()], "maxConcurrency": "25%"}),
+            "",
+        ),
+        (
+            json!({"afterStageTasks": [{"type": "TimedWait"}]}),
+            "waitTime is required",
+        ),
+        (
+            json!({"afterStageTasks": [{"type": "Approval", "waitTime": "1s"}]}),
+            "waitTime is not allowed",
+        ),
+        (
+            json!({"beforeStageTasks": [timed()]}),
+            "cannot be TimedWait",
+        ),
+        (
+            json!({"maxConcurrency": 0}),
+            "maxConcurrency must be at least 1",
+        ),
+        (json!({"maxConcurrency": "0%"}), "maxConcurrency"),
+        (json!({"name": "Not-a-name"}), "name"),
+        (
+            json!({"afterStageTasks": [{"type": "TimedWait", "waitTime": "soon"}]}),
+            "waitTime",
+        ),
+    ] {
+        assert_says(&messages(&version, &strategy(stage), None), said);
+    }
+    let mut object = strategy(json!({}));
+    version.schema.default(&mut object);
+    assert_eq!(object["spec"]["stages"][0]["maxConcurrency"], 1);
+}
+
+#[test]
+fn an_approval_is_for_one_stage() {
+    let version = version("ClusterApprovalRequest", "v1beta1");
+    let of = |stage: &str| {
+        json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterApprovalRequest",
+               "metadata": {"name": "a"}, "spec": {"parentStageRollout": "r", "targetStage": stage}})
+    };
+    assert_says(
+        &messages(&version, &of("two"), Some(&of("one"))),
+        "The spec field is immutable",
     );
 }

@@ -1,0 +1,291 @@
+//! The work on one staged update run.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::RwLock;
+use serde_json::Value;
+use tracing::warn;
+
+use hawser_placement::hub::runs::{
+    RunView, approval_kind, decide, is_initialized, is_over, run_kind, strategy_kind,
+};
+use hawser_placement::members::Members;
+use hawser_placement::names;
+use hawser_placement::snapshots::Scope as PlacementScope;
+use hawser_placement::types::cluster::MemberCluster;
+use hawser_placement::types::placement::Placement;
+use hawser_placement::types::runs::{ApprovalRequest, UpdateRun, UpdateStrategy};
+use hawser_runtime::cluster::cache::{Change, What};
+use hawser_runtime::cluster::connection::Call;
+use hawser_runtime::cluster::queue::Outcome;
+use hawser_runtime::cluster::wire::collection;
+use hawser_runtime::errors::chain;
+use hawser_sync::{Found, Labels, Store as _};
+
+use super::events::{HubKey, PlacementId};
+use super::objects::{self, read};
+use super::passes::{Broken, HubWorld, Known, ROUNDS, silent, time};
+
+pub(crate) mod numbers;
+
+/// The runs that are not over, by the placements that they roll out.
+#[derive(Default)]
+pub struct RunIndex(RwLock<HashMap<PlacementId, HashSet<PlacementId>>>);
+
+impl RunIndex {
+    /// Has the runs worked on that a change concerns.
+    pub fn note(&self, change: &Change, add: &impl Fn(HubKey)) {
+        let (key, object) = (&change.key, &*change.object);
+        let near = |name: &str| PlacementId {
+            namespace: key.namespace.clone(),
+            name: name.into(),
+        };
+        match &*key.kind.kind {
+            "ClusterStagedUpdateRun" | "StagedUpdateRun" => {
+                let id = near(&key.name);
+                let run = read::<UpdateRun>(object).ok();
+                if let Some(run) = run {
+                    let placement = near(&run.spec.placement_name);
+                    let is_there = change.what != What::Gone && !is_over(&run);
+                    self.set(placement, &id, is_there);
+                }
+                add(HubKey::Run(id));
+            }
+            "ClusterApprovalRequest" | "ApprovalRequest" => {
+                let run = object.as_value()["spec"]["parentStageRollout"].as_str();
+                run.into_iter().for_each(|run| add(HubKey::Run(near(run))));
+            }
+            "ClusterResourcePlacement" | "ResourcePlacement" => self.of(&near(&key.name), add),
+            "ClusterResourceBinding"
+            | "ResourceBinding"
+            | "ClusterSchedulingPolicySnapshot"
+            | "SchedulingPolicySnapshot" => {
+                let placement = object.label(names::PARENT_PLACEMENT);
+                placement
+                    .into_iter()
+                    .for_each(|placement| self.of(&near(placement), add));
+            }
+            _ => {}
+        }
+    }
+
+    fn set(&self, placement: PlacementId, run: &PlacementId, is_there: bool) {
+        let mut all = self.0.write();
+        if is_there {
+            all.entry(placement).or_default().insert(run.clone());
+        } else if let Some(runs) = all.get_mut(&placement) {
+            runs.remove(run);
+            if runs.is_empty() {
+                all.remove(&placement);
+            }
+        }
+    }
+
+    fn of(&self, placement: &PlacementId, add: &impl Fn(HubKey)) {
+        for run in self.0.read().get(placement).into_iter().flatten() {
+            add(HubKey::Run(run.clone()));
+        }
+    }
+}
+
+/// What users write and a run begins or fails by, read at this moment: a run that is created right after it does not
+/// depend on the order of events.
+struct Live {
+    placement: Option<Placement>,
+    strategy: Option<UpdateStrategy>,
+    clusters: Members,
+}
+
+impl HubWorld {
+    pub(super) async fn run(&self, id: &PlacementId) -> Result<Outcome, Broken> {
+        let mut known = self.recent_runs.lock().take(id);
+        let worked = self.work_on_run(id, &mut known).await;
+        if matches!(worked, Ok((_, true))) {
+            self.recent_runs.lock().put(id, known);
+        }
+        worked.map(|(outcome, _)| outcome)
+    }
+
+    /// Also returns whether the run goes on.
+    async fn work_on_run(
+        &self,
+        id: &PlacementId,
+        known: &mut Known,
+    ) -> Result<(Outcome, bool), Broken> {
+        let by = HubKey::Run(id.clone());
+        let near = id.namespace.as_deref();
+        let scope = match near {
+            None => PlacementScope::Cluster,
+            Some(_) => PlacementScope::Namespaced,
+        };
+        let mut live: Option<Live> = None;
+        for _ in 0..ROUNDS {
+            let Some(run) = self.get::<UpdateRun>(run_kind(scope), near, &id.name)? else {
+                self.numbers.runs.forget(id);
+                return Ok((Outcome::Settled, false));
+            };
+            let begins = !is_initialized(&run) && !is_over(&run) && !run.metadata.in_deletion();
+            let of = PlacementId {
+                namespace: id.namespace.clone(),
+                name: run.spec.placement_name.as_str().into(),
+            };
+            let mut approvals = Vec::new();
+            if !is_over(&run) || run.metadata.in_deletion() {
+                self.know_for_run(scope, &of, known, begins)?;
+                approvals = self.approvals(scope, id, &run)?;
+            }
+            if begins && live.is_none() {
+                live = Some(self.live(scope, near, &run).await?);
+            }
+            let cached = match &live {
+                Some(_) => None,
+                None => self.get::<Placement>(scope.placement(), near, &of.name)?,
+            };
+            let placement = match &live {
+                Some(live) => live.placement.as_ref(),
+                None => cached.as_ref(),
+            };
+            let selects = begins && run.spec.resource_snapshot_index.is_empty();
+            let selected = placement
+                .filter(|_| selects)
+                .map(|placement| self.select(&of, placement, known));
+            let clusters = live.as_ref().map(|live| live.clusters.clone());
+            let now = Timestamp::now();
+            let decided = decide(&RunView {
+                scope,
+                run: &run,
+                placement,
+                strategy: live.as_ref().and_then(|live| live.strategy.as_ref()),
+                policies: known.policies.all(),
+                snapshots: known.snapshots.all(),
+                bindings: known.bindings.all(),
+                approvals: &approvals,
+                clusters: &clusters.unwrap_or_else(|| self.forms.clusters.all()),
+                cluster_overrides: &self.forms.cluster_overrides.all(),
+                overrides: &self.forms.overrides.all(),
+                selected: selected.as_ref().map(|selected| selected.as_deref()),
+                now,
+                time: &time(now),
+            });
+            let round = decided.map_err(|problem| Broken::Failed(problem.to_string()))?;
+            if round.is_failure && live.is_none() {
+                live = Some(self.live(scope, near, &run).await?);
+                continue;
+            }
+            if round.stages.is_empty() {
+                self.numbers.runs.count(id, &run);
+                let outcome = round.wait.map_or(Outcome::Settled, |wait| {
+                    Outcome::Again(wait.max(SignedDuration::ZERO).unsigned_abs())
+                });
+                return Ok((outcome, !is_over(&run)));
+            }
+            for stage in round.stages.into_stages() {
+                let sent = stage.into_iter().map(|write| self.send(&by, write));
+                for sent in join_all(sent).await {
+                    if let Some(written) = sent?
+                        && written.kind() == run_kind(scope)
+                        && let Ok(now) = read::<UpdateRun>(&written)
+                    {
+                        self.numbers.runs.written(&run, &now);
+                    }
+                }
+            }
+        }
+        warn!(run = %id.name, "more writes than a pass takes; the next one goes on");
+        Ok((Outcome::Again(Duration::ZERO), true))
+    }
+
+    /// Takes in what a run depends on: the snapshots only before it begins, because they are large.
+    fn know_for_run(
+        &self,
+        scope: PlacementScope,
+        id: &PlacementId,
+        known: &mut Known,
+        begins: bool,
+    ) -> Result<(), Broken> {
+        let near = &id.namespace;
+        let kind = scope.policy_snapshot();
+        self.refresh(&mut known.policies, kind, id, |key, _| {
+            key.namespace == *near
+        })?;
+        if begins {
+            let kind = scope.resource_snapshot();
+            self.refresh(&mut known.snapshots, kind, id, |key, _| {
+                key.namespace == *near
+            })?;
+        } else {
+            known.forget_resources();
+        }
+        let kind = scope.binding();
+        self.refresh(&mut known.bindings, kind, id, |key, _| {
+            key.namespace == *near
+        })
+    }
+
+    /// The approval requests of a run, and those that have their names.
+    fn approvals(
+        &self,
+        scope: PlacementScope,
+        id: &PlacementId,
+        run: &UpdateRun,
+    ) -> Result<Vec<ApprovalRequest>, Broken> {
+        let kind = approval_kind(scope);
+        let labels = Labels::from([(names::TARGET_RUN.to_owned(), id.name.to_string())]);
+        let Found::All(all) = self.cache.find(&objects::scope(kind), &labels) else {
+            return Err(Broken::Unknown);
+        };
+        let its = all.iter().filter(|(key, _)| key.namespace == id.namespace);
+        // One that cannot be read is one that is not given.
+        let its = its.filter_map(|(_, object)| read::<ApprovalRequest>(object).ok());
+        let mut approvals: Vec<ApprovalRequest> = its.collect();
+        let stages = run.status.stages_status.iter();
+        let tasks = stages.flat_map(|stage| {
+            let before = stage.before_stage_task_status.iter();
+            before.chain(&stage.after_stage_task_status)
+        });
+        for name in tasks.map(|task| &task.approval_request_name) {
+            let is_known = approvals.iter().any(|one| one.metadata.name == *name);
+            if !is_known && !name.is_empty() {
+                approvals.extend(self.get(kind, id.namespace.as_deref(), name)?);
+            }
+        }
+        Ok(approvals)
+    }
+
+    async fn live(
+        &self,
+        scope: PlacementScope,
+        near: Option<&str>,
+        run: &UpdateRun,
+    ) -> Result<Live, Broken> {
+        let (placement, strategy, clusters) = tokio::try_join!(
+            self.ask(scope.placement(), near, &run.spec.placement_name),
+            self.ask(strategy_kind(scope), near, &run.spec.strategy_name),
+            self.members_now(),
+        )?;
+        Ok(Live {
+            placement,
+            strategy,
+            clusters,
+        })
+    }
+
+    async fn members_now(&self) -> Result<Members, Broken> {
+        let kind = "MemberCluster";
+        let all = collection(&objects::gvk(kind), None, &objects::resource(kind));
+        let found = self.hub.ask(Call::get(all)).await;
+        let mut found = found.map_err(|error| Broken::Failed(chain(&error)))?;
+        let Value::Array(items) = found["items"].take() else {
+            return Err(Broken::Failed(format!("{kind}: the answer is not a list")));
+        };
+        let members = items.into_iter().filter_map(|item| {
+            let text = item.to_string();
+            let member = serde_json::from_value::<MemberCluster>(item).ok();
+            member.or_else(|| silent(text.as_bytes()))
+        });
+        Ok(members.collect())
+    }
+}
