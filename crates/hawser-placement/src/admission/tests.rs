@@ -209,7 +209,7 @@ fn an_update_keeps_the_type_and_all_tolerations() {
         "placement type is immutable",
     );
     let broken = placement(json!({"policy": {"placementType": "PickN"}}));
-    assert!(check_placement_update(&broken, &number, scope_of)[0].contains("invalid already"));
+    assert!(check_placement_update(&broken, &number, scope_of)[0].contains("already invalid"));
 }
 
 fn cluster_override(selectors: &Value, step: &Value) -> ClusterResourceOverride {
