@@ -365,20 +365,28 @@ impl<'a> WorkPass<'a> {
                 &now,
             ));
         }
-        if !reports {
-            listed.extend(stuck.iter().cloned());
-            if listed != applied.status.applied_resources {
-                self.write_applied(applied_work, &listed).await?;
-            }
-        }
+        listed.extend(stuck.iter().cloned());
         let read: Work = serde_json::from_value(work.as_value().clone())
             .map_err(|error| Stuck(error.to_string()))?;
         let generation = read.metadata.generation;
         let mut status = report::work(manifests, reports, &read.status, generation, &now);
         report::trim(&mut status, without_status(work), generation, &now);
-        if status != read.status {
-            self.write_status(Arc::clone(work), &status).await?;
-        }
+        // Every object is on one of the lists already.
+        let in_member = async {
+            if !reports && listed != applied.status.applied_resources {
+                self.write_applied(applied_work, &listed).await?;
+            }
+            Ok::<_, Stuck>(())
+        };
+        let on_hub = async {
+            if status != read.status {
+                self.write_status(Arc::clone(work), &status).await?;
+            }
+            Ok::<_, Stuck>(())
+        };
+        let (in_member, on_hub) = tokio::join!(in_member, on_hub);
+        in_member?;
+        on_hub?;
         Ok((status, is_done))
     }
 

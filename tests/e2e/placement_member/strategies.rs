@@ -133,9 +133,13 @@ async fn differences_are_reported_and_nothing_is_written() -> Result<()> {
         .until_work(&name, "DiffReported", "AllManifestsDiffReported")
         .await;
     assert_eq!(manifest_reason(&said, 0, "DiffReported"), "FoundDiff");
+    let details = |index: usize| &said["status"]["manifestConditions"][index]["diffDetails"];
+    // A ConfigMap has no generation, and what is missing has none to be observed.
+    assert_eq!(details(0)["observedInMemberClusterGeneration"], 0);
+    assert_eq!(details(1).get("observedInMemberClusterGeneration"), None);
     assert_eq!(
-        said["status"]["manifestConditions"][1]["diffDetails"]["observedDiffs"][0]["path"],
-        "/"
+        details(1)["observedDiffs"],
+        json!([{"path": "/", "valueInHub": "(the whole object)"}])
     );
     let path = format!("{}/{name}", config_maps("default"));
     let live = member.get(&path).await?.unwrap();

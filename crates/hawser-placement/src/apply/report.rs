@@ -28,8 +28,8 @@ const TRIMMED: &str = "StatusTrimmed";
 pub struct Finding {
     pub reason: Reason,
     pub message: String,
-    /// The generation of the object in the member; 0 where there is none.
-    pub generation: i64,
+    /// The generation of the object in the member, if there is one.
+    pub generation: Option<i64>,
     pub drifts: Vec<PatchDetail>,
     pub diffs: Vec<PatchDetail>,
     pub availability: Option<Availability>,
@@ -42,7 +42,7 @@ impl Finding {
         Self {
             reason,
             message: message.into(),
-            generation: 0,
+            generation: None,
             drifts: Vec::new(),
             diffs: Vec::new(),
             availability: None,
@@ -111,7 +111,8 @@ pub fn manifest(
     now: &str,
 ) -> ManifestCondition {
     let old = before.map_or(&[][..], |before| &before.conditions);
-    let (reason, message, generation) = (finding.reason, &finding.message, finding.generation);
+    let (reason, message, observed) = (finding.reason, &finding.message, finding.generation);
+    let generation = observed.unwrap_or_default();
     let mut conditions = Vec::new();
     if reports_diff {
         let is = reason.is_reported();
@@ -164,7 +165,6 @@ pub fn manifest(
     });
     let diff_details = (!finding.diffs.is_empty()).then(|| {
         let old = before.and_then(|before| before.diff_details.as_ref());
-        let observed = (generation > 0).then_some(generation);
         let same = old.filter(|old| {
             old.observed_diffs == finding.diffs
                 && old.observed_in_member_cluster_generation == observed

@@ -58,7 +58,7 @@ impl WorkPass<'_> {
                 }
                 Verdict::Refuse(reason, message) => {
                     let mut found = Finding::new(reason, message);
-                    found.generation = there.map(report::generation).unwrap_or_default();
+                    found.generation = there.map(report::generation);
                     return Ok(found.into());
                 }
                 Verdict::Compare(purpose) => {
@@ -123,7 +123,8 @@ impl WorkPass<'_> {
                     // The kind may not be served any more.
                     self.at.sides.discovery.invalidate(&key.kind.group);
                     let mut found = Finding::new(Reason::ManifestApplyFailed, failure.to_string());
-                    found.generation = there_generation(live.as_deref());
+                    let there = live.as_ref().map(|live| live.as_value());
+                    found.generation = there.map(report::generation);
                     Ok(found.into())
                 }
             };
@@ -141,7 +142,7 @@ impl WorkPass<'_> {
         live: &Value,
         orders: &Orders,
     ) -> SettledManifest {
-        found.generation = report::generation(live);
+        found.generation = Some(report::generation(live));
         found.availability = Some(availability::check(live, self.at.rules.jobs));
         if apply::reports_drift(&orders.strategy) {
             found.drifts = compare::differences(live, &manifest.object);
@@ -288,12 +289,6 @@ fn uid(object: &Value) -> String {
         .to_owned()
 }
 
-fn there_generation(object: Option<&Object>) -> i64 {
-    object
-        .map(|object| report::generation(object.as_value()))
-        .unwrap_or_default()
-}
-
 /// The consequence of a comparison; `None` if the manifest has to be applied.
 fn judge(
     purpose: Purpose,
@@ -349,7 +344,7 @@ fn judge(
         }
     };
     let mut finding = Finding::new(reason, message);
-    finding.generation = report::generation(live);
+    finding.generation = Some(report::generation(live));
     if purpose == Purpose::Drift {
         finding.drifts = details;
     } else {
