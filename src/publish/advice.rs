@@ -46,7 +46,7 @@ pub fn advice(code: Code) -> Option<&'static str> {
         Code::TooLarge | Code::StateTooLarge => "make the object smaller",
         Code::TooDeep => "nest the object less deeply: 127 levels are read",
         Code::CacheLimitExceeded => {
-            "delete objects of the workspace, or raise --workspace-cache-mib of the agent"
+            "delete objects of the workspace, refer to smaller ones, or raise --workspace-cache-mib of the agent"
         }
         Code::StateNotKept => "change the value that the message names",
         Code::MutationFailed => "correct spec.mutation, and try it with hawser render",

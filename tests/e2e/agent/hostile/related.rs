@@ -33,7 +33,7 @@ async fn circles(scene: &mut Scene<'_>) -> Result<()> {
                     let original = secrets().at("default", name);
                     scene.bad.plane.merge(&original, change).await?;
                     let copy = secrets().at(&scene.bad.cluster, name);
-                    testbed::eventually(super::SOON, "the copy follows", async || {
+                    testbed::eventually(super::SOON, "the copy follows", async || -> Result<()> {
                         let copy = scene.world().service.get(&copy).await?;
                         anyhow::ensure!(copy["data"]["k"] == "Mg==", "{copy}");
                         Ok(())
@@ -56,7 +56,7 @@ async fn circles(scene: &mut Scene<'_>) -> Result<()> {
             scene.put_secret("after", json!({"k": "v"})).await;
             scene.patch("asks", json!({"spec": {"up": ["after", "token"]}})).await;
             let service = &scene.world().service;
-            testbed::eventually(super::SOON, "the other one is copied", async || {
+            testbed::eventually(super::SOON, "the other one is copied", async || -> Result<()> {
                 service.get(&secrets().at(&scene.bad.cluster, "after")).await?;
                 Ok(())
             })
