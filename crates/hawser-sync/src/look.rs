@@ -21,6 +21,10 @@ pub trait Store: Sync {
     fn saw_deletion(&self, key: &Key) -> bool;
     /// Whether the object was in deletion, or had no finalizer, at that event. Otherwise it can only have been hidden.
     fn saw_end(&self, key: &Key) -> bool;
+    /// The fingerprint of an object that was read. A store that keeps fingerprints need not make another one.
+    fn fingerprint_of(&self, _key: &Key, object: &Object) -> Fingerprint {
+        Fingerprint::of(object)
+    }
 }
 
 type List = Vec<(Key, Arc<Object>)>;
@@ -102,13 +106,14 @@ impl<'a> PassView<'a> {
     pub(super) fn fingerprint(&self, question: &Question) -> Option<Fingerprint> {
         match question {
             Question::Object(key) => match self.get(key) {
-                Seen::Present(object) => Some(Fingerprint::of(&object)),
+                Seen::Present(object) => Some(self.store.fingerprint_of(key, &object)),
                 Seen::Absent => Some(Fingerprint::ABSENT),
                 Seen::Unknown => None,
             },
             Question::Marked(scope, labels) => match self.find(scope, labels) {
                 Found::All(all) => Some(Fingerprint::of_all(
-                    all.iter().map(|(_, o)| Fingerprint::of(o)),
+                    all.iter()
+                        .map(|(key, object)| self.store.fingerprint_of(key, object)),
                 )),
                 Found::Unknown => None,
             },

@@ -240,6 +240,14 @@ impl Store for Cache {
         let tables = self.tables(&key.scope());
         tables.iter().any(|table| table.saw_end(key))
     }
+
+    fn fingerprint_of(&self, key: &Key, object: &Object) -> Fingerprint {
+        let tables = self.tables(&key.scope());
+        let kept = tables
+            .iter()
+            .find_map(|table| table.fingerprint_at(key, object));
+        kept.unwrap_or_else(|| Fingerprint::of(object))
+    }
 }
 
 impl FingerprintSource for Cache {

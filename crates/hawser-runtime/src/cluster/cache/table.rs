@@ -264,6 +264,16 @@ impl Table {
         }
     }
 
+    /// The fingerprint of a whole object, if this state of it is the one in the table.
+    pub(super) fn fingerprint_at(&self, key: &Key, object: &Object) -> Option<Fingerprint> {
+        let version = version(object)?;
+        let state = self.state.read();
+        let entry = state.entries.get(key)?;
+        let is_whole = matches!(entry.extent, Extent::Whole | Extent::Cut) && !object.is_fragment();
+        let is_same = entry.version == version && Some(&*entry.uid) == object.uid();
+        (is_whole && is_same).then_some(entry.fingerprint)
+    }
+
     /// The size of an object as it is kept, in bytes of JSON.
     pub(super) fn bytes(&self, key: &Key) -> usize {
         let state = self.state.read();

@@ -106,6 +106,31 @@ fn told(changes: impl IntoIterator<Item = Change>) -> Vec<(String, What)> {
 }
 
 #[test]
+fn the_fingerprint_of_an_object_that_was_read_is_that_of_its_state() {
+    let shelf = shelf(Coverage::default());
+    let key = shelf.key("a");
+    shelf.replace(&[shelf.listed("a", 1, json!({}))], 1);
+    let Seen::Present(read) = shelf.cache.get(&key) else {
+        panic!("it is there");
+    };
+    let kept = shelf.table.fingerprint_at(&key, &read);
+    assert_eq!(kept, Some(Fingerprint::of(&read)));
+    assert_eq!(
+        shelf.cache.fingerprint_of(&key, &read),
+        Fingerprint::of(&read)
+    );
+    // What is kept by now is another state, or another object of that name.
+    shelf.table.upsert(&shelf.listed("a", 2, json!({})));
+    assert_eq!(shelf.table.fingerprint_at(&key, &read), None);
+    assert_eq!(
+        shelf.cache.fingerprint_of(&key, &read),
+        Fingerprint::of(&read)
+    );
+    let other = object("a", 2, json!({"metadata": {"uid": "u2"}}));
+    assert_eq!(shelf.table.fingerprint_at(&key, &other), None);
+}
+
+#[test]
 fn nothing_is_absent_before_a_whole_list_was_seen() {
     let shelf = shelf(Coverage::default());
     let key = shelf.key("a");
