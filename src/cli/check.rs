@@ -391,6 +391,7 @@ fn assumed(spec: &PublishedResourceSpec) -> Types {
         local_scope: LocalScope::Namespaced,
         subresources: vec!["status"],
         remote_status: true,
+        remote_status_schema: None,
     }
 }
 
