@@ -275,7 +275,7 @@ fn the_annotations_go_when_nobody_wants_them() {
 #[test]
 fn the_condition_is_written_with_the_status_of_the_copy() {
     let mut reports = Reports::with_condition();
-    let mut with = |status: Value, current| {
+    let with = |status: Value, current| {
         let copy = copy(1, status.clone());
         let status = Some(Arc::new(status));
         let context = reports.context();
