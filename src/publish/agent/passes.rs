@@ -335,9 +335,13 @@ impl Dialect for ObjectPass {
     }
 
     fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
-        let Seen::Present(anchor) = view.get(&subject.anchor) else {
-            self.publication.note_report(&self.id, None);
-            return Vec::new();
+        let anchor = match view.get(&subject.anchor) {
+            Seen::Present(anchor) => anchor,
+            Seen::Absent => {
+                self.publication.note_report(&self.id, None);
+                return Vec::new();
+            }
+            Seen::Unknown => return Vec::new(),
         };
         // One after the other: the write of a status would conflict with the patch.
         related::annotations(subject, outcomes, &anchor)
