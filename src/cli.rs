@@ -12,6 +12,7 @@ use hawser_runtime::errors::chain;
 mod agent;
 mod agent_place;
 mod check;
+mod completion;
 mod explain;
 mod federate;
 mod hub;
@@ -75,6 +76,7 @@ enum Command {
     Rbac(Box<rbac::RbacArgs>),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
+    Completion(completion::CompletionArgs),
     #[cfg(feature = "playground")]
     Playground(playground::PlaygroundArgs),
 }
@@ -109,6 +111,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Rbac(args) => rbac::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
+            Command::Completion(args) => completion::run(&args),
             #[cfg(feature = "playground")]
             Command::Playground(args) => playground::run(&args),
         },
@@ -180,4 +183,48 @@ fn fail(failure: &dyn Error) -> ExitCode {
     // Where there is no stderr nobody can be told.
     let _ = writeln!(io::stderr(), "hawser: {}", chain(failure));
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// The command lines in the help of a command and of its subcommands.
+    fn examples(command: &clap::Command, all: &mut Vec<String>) {
+        let help = command.get_after_help().map(ToString::to_string);
+        let lines = help.unwrap_or_default().replace("\\\n", " ");
+        let hawser = |line: &str| line.trim().strip_prefix("hawser ").map(str::to_owned);
+        all.extend(lines.lines().filter_map(hawser));
+        command.get_subcommands().for_each(|one| examples(one, all));
+    }
+
+    #[test]
+    fn the_examples_in_the_help_are_command_lines() {
+        let mut all = Vec::new();
+        examples(&Cli::command(), &mut all);
+        for command in [
+            "check",
+            "completion",
+            "explain",
+            "orphans",
+            "plan",
+            "rbac",
+            "render",
+        ] {
+            let is_of_it = |line: &String| line.split(' ').next() == Some(command);
+            assert!(all.iter().any(is_of_it), "{command} has no example");
+        }
+        for line in all {
+            let words = line.split_whitespace();
+            let words = words.take_while(|word| !["|", ">"].contains(word));
+            let words = std::iter::once("hawser").chain(words.map(|word| word.trim_matches('\'')));
+            let parsed = Cli::try_parse_from(words);
+            assert!(
+                parsed.is_ok(),
+                "{line}: {}",
+                parsed.err().map(|e| e.to_string()).unwrap_or_default()
+            );
+        }
+    }
 }

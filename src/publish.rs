@@ -26,5 +26,6 @@ pub mod related;
 pub mod rights;
 pub mod rules;
 pub mod schema;
+pub mod synced;
 pub mod types;
 pub mod versions;

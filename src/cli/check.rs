@@ -33,6 +33,9 @@ use readable::Readable;
 /// files.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
+#[command(after_help = "Examples:
+  # Check a PublishedResource together with the CRD that it publishes
+  hawser check published-resource.yaml crd.yaml")]
 pub(super) struct CheckArgs {
     /// YAML files with PublishedResources and, optionally, the CRDs that they publish; - is stdin
     #[arg(required = true, value_name = "FILE")]
@@ -391,6 +394,7 @@ fn assumed(spec: &PublishedResourceSpec) -> Types {
         local_scope: LocalScope::Namespaced,
         subresources: vec!["status"],
         remote_status: true,
+        remote_status_schema: None,
     }
 }
 

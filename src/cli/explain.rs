@@ -30,6 +30,14 @@ use placement::{PlacementArgs, PlacementFailed};
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "Examples:
+  # Explain an object of a workspace, or its copy on the service cluster
+  hawser explain database orders --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
+    --namespace hawser --apiexportendpointslice-ref databases.example.org
+
+  # List what is out of sync in one workspace
+  hawser explain --workspace root:org:shop --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
+    --namespace hawser --apiexportendpointslice-ref databases.example.org")]
 pub(super) struct ExplainArgs {
     #[command(subcommand)]
     other: Option<OtherDialect>,

@@ -13,6 +13,12 @@ use crate::publish::agent::process::AgentError;
 
 /// List or remove copies on the service cluster whose workspace no longer binds the API.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  # List orphans, then remove the 12 that were listed
+  hawser orphans list --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
+    --namespace hawser --apiexportendpointslice-ref databases.example.org
+  hawser orphans remove --confirm 12 --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
+    --namespace hawser --apiexportendpointslice-ref databases.example.org")]
 pub(super) struct OrphansArgs {
     #[command(subcommand)]
     action: OrphansAction,

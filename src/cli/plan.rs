@@ -36,7 +36,8 @@ const CHANGES: u8 = 2;
     --namespace hawser --apiexportendpointslice-ref databases.example.org
 
   # Show the totals of each workspace
-  hawser plan -f databases.yaml -o json … | jq .workspaces")]
+  hawser plan -f databases.yaml --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
+    --namespace hawser --apiexportendpointslice-ref databases.example.org -o json | jq .workspaces")]
 pub(super) struct PlanArgs {
     /// YAML file with changed or new PublishedResources; - is stdin. May be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE")]

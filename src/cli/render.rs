@@ -37,6 +37,12 @@ use kube_lang::template::{Engine, Template};
 /// Shows names, the published schema, content, and the requests of a pass. Sends no request.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Examples:
+  # Show the copy of an object, and the requests of a pass
+  hawser render published-resource.yaml crd.yaml object.yaml
+
+  # Evaluate an expression as a mutation step does
+  hawser render cel self.spec.size*2 --object object.yaml")]
 pub(super) struct RenderArgs {
     #[command(subcommand)]
     piece: Option<Piece>,

@@ -54,6 +54,7 @@ pub mod router;
 pub mod schemas;
 pub mod startup;
 pub mod sweep;
+mod synced;
 pub mod workspaces;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::crd::{Crd, CrdVersion};
 use super::filters::Filters;
@@ -14,6 +14,7 @@ use super::marks;
 use super::naming::{LocalScope, NamingError, NamingRules};
 use super::projection::Projected;
 use super::related::{Author, Authors, Entry, varies_by_workspace};
+use super::synced::SyncedRules;
 use super::types::{
     Adoption, ConsumerPause, OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety,
     TemplateEngine,
@@ -41,13 +42,15 @@ pub struct Types {
     pub subresources: Vec<&'static str>,
     /// Whether workspaces serve a status subresource.
     pub remote_status: bool,
+    /// The schema of the status in workspaces; `None` if it is not known.
+    pub remote_status_schema: Option<Value>,
 }
 
 impl Types {
     /// The type of a CRD of the service cluster, as projected. Each side has its own subresources: copies are written
     /// in the CRD's storage version, objects of workspaces in the projected one.
     pub fn of(local: &Crd, projected: &Projected) -> Self {
-        let stored = local.storage_version();
+        let (stored, remote) = (local.storage_version(), projected.crd.storage_version());
         let mut subresources = Vec::new();
         if stored.is_some_and(CrdVersion::has_status) {
             subresources.push("status");
@@ -64,10 +67,8 @@ impl Types {
                 LocalScope::Cluster
             },
             subresources,
-            remote_status: projected
-                .crd
-                .storage_version()
-                .is_some_and(CrdVersion::has_status),
+            remote_status: remote.is_some_and(CrdVersion::has_status),
+            remote_status_schema: remote.map(CrdVersion::status_schema),
         }
     }
 }
@@ -91,6 +92,7 @@ pub struct Compiled {
     pub(super) safety: Safety,
     pub(super) workspace_paths: bool,
     pub(super) related: Vec<Arc<Entry>>,
+    pub(super) synced: Option<SyncedRules>,
     fingerprint: u64,
     warnings: Vec<Problem>,
 }
@@ -111,6 +113,8 @@ impl Compiled {
         let filters = filters(spec, &mut problems);
         let (up, back) = steps::mutations(spec.mutation.as_ref(), "spec.mutation", &mut problems);
         let related = related::related(spec, engine, &mut problems);
+        let synced = spec.synced.as_ref();
+        let synced = synced.map(|given| SyncedRules::compile(given, &types, &mut problems));
         if let Some(naming) = &naming {
             warn_of_adoption(spec, naming, &mut problems);
         }
@@ -119,7 +123,12 @@ impl Compiled {
                 if !problems.iter().any(Problem::is_error) =>
             {
                 let mut hasher = DefaultHasher::new();
-                (json!(spec).to_string(), &types, &agent).hash(&mut hasher);
+                // Of the schema only matters what was made of it.
+                let types = Types {
+                    remote_status_schema: None,
+                    ..types
+                };
+                (json!(spec).to_string(), &types, &agent, &synced).hash(&mut hasher);
                 Ok(Self {
                     types,
                     agent,
@@ -130,6 +139,7 @@ impl Compiled {
                     safety: spec.safety(),
                     workspace_paths: spec.enable_workspace_paths,
                     related,
+                    synced,
                     fingerprint: hasher.finish(),
                     warnings: problems,
                 })
@@ -198,6 +208,11 @@ impl Compiled {
     /// Whether consumers may pause their objects.
     pub fn consumers_pause(&self) -> bool {
         self.safety.consumer_pause.unwrap_or_default() == ConsumerPause::Allow
+    }
+
+    /// How consumers learn that the service has seen a generation of their objects.
+    pub fn synced(&self) -> Option<&SyncedRules> {
+        self.synced.as_ref()
     }
 
     /// The finalizer on originals of related objects in workspaces.

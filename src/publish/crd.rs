@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, Value};
 
 mod encode;
 
@@ -140,6 +140,18 @@ impl CrdVersion {
         self.subresources
             .as_ref()
             .is_some_and(|subresources| subresources.status.is_some())
+    }
+
+    /// The schema of the status; null if there is none.
+    pub fn status_schema(&self) -> Value {
+        let schema = self
+            .schema
+            .as_ref()
+            .and_then(|schema| schema.open_api.as_ref());
+        let schema = schema.and_then(|text| serde_json::from_str::<Value>(text.get()).ok());
+        schema.map_or(Value::Null, |mut schema| {
+            schema["properties"]["status"].take()
+        })
     }
 
     pub fn has_scale(&self) -> bool {

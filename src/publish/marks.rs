@@ -28,6 +28,9 @@ pub const OBJECT_STATE: &str = "syncagent.kcp.io/object-state";
 pub const RELATED_PREFIX: &str = "related-resources.syncagent.kcp.io/";
 /// Marks an object that existed before the agent adopted it.
 pub const ADOPTED: &str = "syncagent.kcp.io/adopted";
+/// The report on an object whose type has no conditions, and the last generation that the service has seen.
+pub const SYNCED: &str = "syncagent.kcp.io/synced";
+pub const SYNCED_GENERATION: &str = "syncagent.kcp.io/synced-generation";
 /// Labels and annotations below this name are the agent's own.
 const OWN_PREFIX: &str = "syncagent.kcp.io/";
 const CLAIMED_PREFIX: &str = "claimed.internal.apis.kcp.io/";

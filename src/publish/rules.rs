@@ -9,6 +9,7 @@ use super::marks::{self, Remote};
 use super::memory::codec::StateSecret;
 use super::naming::{Named, NamingError};
 use super::related::reserved;
+use super::synced::SyncedContext;
 use super::types::{AdoptedOnDelete, Adoption};
 use crate::mutation::MutationError;
 use crate::mutation::Pipeline;
@@ -51,6 +52,8 @@ pub struct ObjectRules {
     remote: Remote,
     /// The path of its workspace; empty if paths are disabled or unknown.
     cluster_path: String,
+    /// What else decides about the report to the consumer; `None` if there is none.
+    synced: Option<SyncedContext>,
 }
 
 impl ObjectRules {
@@ -66,7 +69,15 @@ impl ObjectRules {
             sides: sides.clone(),
             remote,
             cluster_path: wanted.unwrap_or_default().to_owned(),
+            synced: None,
         }
+    }
+
+    /// The rules with a report to the consumer, if the owner wants one.
+    #[must_use]
+    pub fn reporting(self, context: SyncedContext) -> Self {
+        let synced = self.compiled.synced().map(|_| context);
+        Self { synced, ..self }
     }
 
     pub fn compiled(&self) -> &Arc<Compiled> {
@@ -252,6 +263,21 @@ impl Rules for ObjectRules {
         };
         status.iter_mut().for_each(numbers::unify);
         Ok(status)
+    }
+
+    fn reported(
+        &self,
+        status: Option<Arc<Value>>,
+        copy: &Object,
+        source: &Object,
+        current: bool,
+    ) -> Option<Arc<Value>> {
+        match (self.compiled.synced(), &self.synced) {
+            (Some(synced), Some(context)) => {
+                synced.in_status(status, (source, copy), current, context)
+            }
+            _ => status,
+        }
     }
 }
 

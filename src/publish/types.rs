@@ -120,6 +120,10 @@ pub struct PublishedResourceSpec {
     /// The treatment of objects that the agent did not create, and of workspaces that unbind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety: Option<Safety>,
+    /// Reports on each object in workspaces whether the service has seen its current generation,
+    /// for `kubectl wait`. Default: no report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synced: Option<SyncedSpec>,
 }
 
 /// A kind on the service cluster and the versions of it that are published.
@@ -308,6 +312,30 @@ pub enum ConsumerPause {
     #[default]
     Allow,
     Forbid,
+}
+
+/// The report whether the service has seen the current generation of an object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncedSpec {
+    /// The type of a condition in `status.conditions` of objects in workspaces, such as `Synced`.
+    /// It replaces a condition of this type that the service sets. Without it, or if the schema
+    /// has no place for it, the agent writes annotations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// When the service has seen a generation: `Observed`, once the copy has it and its
+    /// controller reports so by `observedGeneration` in the status or in every condition;
+    /// `Copied`, once the copy has it. Default: Observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<SyncedWhen>,
+}
+
+/// When the service has seen a generation of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum SyncedWhen {
+    #[default]
+    Observed,
+    Copied,
 }
 
 /// The state that the agent reports.

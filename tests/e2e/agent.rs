@@ -99,6 +99,7 @@ mod service;
 mod shapes;
 mod stage;
 mod state;
+mod synced;
 mod takeover;
 mod variants;
 mod workspaces;

@@ -647,3 +647,24 @@ fn a_kind_that_is_published_under_two_names_is_told_of_the_younger_one() -> Resu
     ensure!(hawser(&["check", "-"], &parts)?.code == 0);
     Ok(())
 }
+
+#[test]
+fn shells_are_given_a_script_that_completes_flags() -> Result<()> {
+    for shell in ["bash", "zsh", "fish"] {
+        let said = hawser(&["completion", shell], "")?;
+        ensure!(said.code == 0 && said.stderr.is_empty(), "{}", said.stderr);
+        ensure!(
+            said.stdout.contains("apiexportendpointslice-ref"),
+            "{shell}"
+        );
+    }
+    let script = hawser(&["completion", "bash"], "")?.stdout;
+    let ask =
+        "COMP_WORDS=(hawser exp) COMP_CWORD=1; _hawser hawser exp hawser; echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash")
+        .args(["--norc", "-c", &format!("{script}\n{ask}")])
+        .output()?;
+    let completed = String::from_utf8(output.stdout)?;
+    ensure!(completed.trim() == "explain", "{completed:?}");
+    Ok(())
+}

@@ -302,6 +302,7 @@ impl Copying<'_> {
         };
         let mut turn = Turn::end(rest).of(key);
         turn.memory = memory;
+        turn.current = matches!(stored, Stored::AsWritten) && !self.copy.object.in_deletion();
         self.status(&mut turn)?;
         if !turn.ended() && turn.reason.code == Code::InStep {
             turn.reason = Code::Working.into();
@@ -326,6 +327,7 @@ impl Copying<'_> {
         let marks = link.rules.status_marks(from, to);
         let present = |value: &&Value| !value.is_null();
         let wanted = pass.facts().status(link, source, copy)?;
+        let wanted = link.rules.reported(wanted, from, to, turn.current);
         let agree = match (&wanted, to.root().get("status").filter(present)) {
             (Some(wanted), Some(found)) => numbers::same(wanted, found),
             (wanted, found) => wanted.as_deref() == found,

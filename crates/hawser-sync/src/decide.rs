@@ -311,6 +311,7 @@ impl Pass<'_> {
             link: link.id.clone(),
             reason: turn.reason.clone(),
             copy: None,
+            current: false,
         };
         self.subject.links.iter().map(outcome).collect()
     }
@@ -321,5 +322,6 @@ fn outcome(link: &Link, turn: Turn) -> Outcome {
         link: link.id.clone(),
         reason: turn.reason,
         copy: turn.copy,
+        current: turn.current,
     }
 }

@@ -668,6 +668,8 @@ pub(super) struct Front {
     pub(super) content: Content,
     /// Whether what is not there may only be hidden from us.
     pub(super) hides: bool,
+    /// Whether the status of a source says what its copy has.
+    pub(super) reports: bool,
     pub(super) limit: usize,
     pub(super) rested: Option<Settled>,
 }
@@ -684,6 +686,7 @@ impl Front {
             reversed: false,
             content: Content::Merge,
             hides: false,
+            reports: false,
             limit: usize::MAX,
             rested: None,
         }
@@ -911,6 +914,25 @@ impl Rules for Front {
 
     fn status(&self, from: &Object, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         Ok(from.root().get("status").cloned())
+    }
+
+    fn reported(
+        &self,
+        status: Option<Arc<Value>>,
+        from: &Object,
+        to: &Object,
+        current: bool,
+    ) -> Option<Arc<Value>> {
+        if !self.reports {
+            return status;
+        }
+        let mut whole = status.map_or_else(|| json!({}), Arc::unwrap_or_clone);
+        whole["copied"] = if current {
+            from.as_value()["spec"].clone()
+        } else {
+            to.as_value()["status"]["copied"].clone()
+        };
+        Some(Arc::new(whole))
     }
 }
 

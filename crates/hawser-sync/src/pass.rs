@@ -37,6 +37,7 @@ pub(super) struct Turn {
     pub(super) behind: Option<(Request, Effect)>,
     pub(super) reason: Reason,
     pub(super) copy: Option<Key>,
+    pub(super) current: bool,
 }
 
 impl Turn {
@@ -47,6 +48,7 @@ impl Turn {
             behind: None,
             reason: reason.into(),
             copy: None,
+            current: false,
         }
     }
 

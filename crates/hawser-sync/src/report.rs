@@ -15,6 +15,8 @@ pub struct Outcome {
     pub reason: Reason,
     /// The copy, or its intended place, if known.
     pub copy: Option<Key>,
+    /// Whether the copy has the content of its source, whatever else is to be done.
+    pub current: bool,
 }
 
 /// The result of a pass.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -57,6 +58,19 @@ pub trait Rules: Send + Sync + fmt::Debug {
     /// of the source in both cases.
     fn status(&self, from: &Object, to: &Object, mutated: &Object)
     -> Result<Option<Value>, Reason>;
+
+    /// The status to write to `to`, given the one that [`status`](Self::status) made. A dialect may add a report on the
+    /// link itself. `current` says whether the copy has the content of the source; if it has not, the reason is known
+    /// at the end of the pass only, and a report that `to` has already should stay.
+    fn reported(
+        &self,
+        status: Option<Arc<Value>>,
+        _from: &Object,
+        _to: &Object,
+        _current: bool,
+    ) -> Option<Arc<Value>> {
+        status
+    }
 
     /// Whether a server never changes this top-level field of an existing object.
     fn is_final(&self, _live: &Object, _field: &str) -> bool {

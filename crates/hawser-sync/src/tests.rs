@@ -1174,6 +1174,35 @@ fn a_status_that_cannot_be_written_is_told_and_not_fought_for() {
 }
 
 #[test]
+fn a_report_is_written_with_the_status_and_stays_while_the_copy_is_behind() {
+    let (stage, front) = with(|front| front.reports = true);
+    let told = || stage.world.get(&front.source()).unwrap().as_value()["status"].clone();
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    assert_eq!(told(), json!({"copied": {"size": 1}}));
+    stage
+        .world
+        .set_status(&front.copy_key(), json!({"ready": true}));
+    assert_eq!(stage.writes(&front), ["update status Thing"]);
+    assert_eq!(told(), json!({"ready": true, "copied": {"size": 1}}));
+    // A pause holds the content, and not the status.
+    let failure = Failure::Paused("for now".into());
+    stage.world.refuse(&front.copy_key(), failure);
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    stage
+        .world
+        .set_status(&front.copy_key(), json!({"ready": false}));
+    assert_eq!(code(&stage, &front), Code::Paused);
+    assert_eq!(told(), json!({"ready": false, "copied": {"size": 1}}));
+    let outcomes = stage.pass(&front).outcomes;
+    assert!(!outcomes[0].current);
+}
+
+#[test]
 fn a_status_that_is_empty_is_not_one_that_is_missing() {
     let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.world.set_status(&front.copy_key(), json!({}));

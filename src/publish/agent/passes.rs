@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 use tracing::{debug, info, warn};
@@ -74,6 +74,7 @@ impl controller::Dialect for Passes {
             retraction: Mutex::default(),
             binding_state: OnceCell::new(),
             consumer_pause: Mutex::default(),
+            began: Timestamp::now(),
             publication,
         })
     }
@@ -99,6 +100,7 @@ pub struct ObjectPass {
     pub(super) binding_state: OnceCell<Result<BindingState, String>>,
     /// The consumer's pause, as the last round read it.
     pub(super) consumer_pause: Mutex<PauseNotes>,
+    pub(super) began: Timestamp,
 }
 
 impl PassDialect for ObjectPass {
@@ -280,6 +282,7 @@ impl ObjectPass {
     fn plain(&self, path: Option<&str>) -> (ObjectRules, Subject) {
         let compiled = self.publication.compiled();
         let rules = ObjectRules::new(compiled, &self.passes.sides, self.id.remote(), path);
+        let rules = rules.reporting(self.synced_context());
         let subject = subject_of(rules.clone());
         (rules, subject)
     }
@@ -337,11 +340,18 @@ impl Dialect for ObjectPass {
     }
 
     fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
-        match view.get(&subject.anchor) {
-            Seen::Present(anchor) => related::annotations(subject, outcomes, &anchor)
-                .into_iter()
-                .collect(),
-            Seen::Absent | Seen::Unknown => Vec::new(),
-        }
+        let anchor = match view.get(&subject.anchor) {
+            Seen::Present(anchor) => anchor,
+            Seen::Absent => {
+                self.publication.note_report(&self.id, None);
+                return Vec::new();
+            }
+            Seen::Unknown => return Vec::new(),
+        };
+        // One after the other: the write of a status would conflict with the patch.
+        related::annotations(subject, outcomes, &anchor)
+            .or_else(|| self.report_synced(&anchor, outcomes, view))
+            .into_iter()
+            .collect()
     }
 }

@@ -15,6 +15,7 @@ use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::pause::Pause;
 use crate::publish::rules::{SECRET, Sides};
+use crate::publish::synced::LastReport;
 use hawser_runtime::cluster::brake::Stock;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
 use hawser_runtime::cluster::connection::Connection;
@@ -113,6 +114,8 @@ pub(super) struct PublicationState {
     contested: BTreeSet<SubjectId>,
     /// Objects with writes that a pause holds.
     pub(super) paused: BTreeSet<SubjectId>,
+    /// The last report on each object, if the owner wants reports.
+    pub(super) reports: HashMap<SubjectId, LastReport>,
     /// The related objects.
     pub(super) related: RelatedState,
 }
@@ -231,6 +234,7 @@ impl Publication {
                 orphans: BTreeMap::new(),
                 contested: BTreeSet::new(),
                 paused: BTreeSet::new(),
+                reports: HashMap::new(),
                 related,
             }),
             redefined: Notify::new(),
@@ -631,6 +635,7 @@ impl Publication {
             .retain(|(_, workspace)| **workspace != *cluster);
         state.contested.retain(|id| *id.cluster != *cluster);
         state.paused.retain(|id| *id.cluster != *cluster);
+        state.reports.retain(|id, _| *id.cluster != *cluster);
     }
 
     pub fn stop(&self) {

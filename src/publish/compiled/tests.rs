@@ -11,6 +11,7 @@ fn types() -> Types {
         local_scope: LocalScope::Namespaced,
         subresources: vec!["status"],
         remote_status: true,
+        remote_status_schema: None,
     }
 }
 

@@ -76,6 +76,7 @@ fn compiled(spec: &Value) -> Arc<Compiled> {
         local_scope: LocalScope::Namespaced,
         subresources: vec!["status"],
         remote_status: true,
+        remote_status_schema: None,
     };
     let mut spec = spec.clone();
     spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});

@@ -31,6 +31,7 @@ impl Stage {
             local_scope: LocalScope::Namespaced,
             subresources,
             remote_status,
+            remote_status_schema: None,
         };
         Self::of(spec, types)
     }

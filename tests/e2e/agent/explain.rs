@@ -31,6 +31,10 @@ fn only(mut answer: Value) -> Result<Value> {
     Ok(objects.remove(0))
 }
 
+pub(super) async fn only_explained(world: &World, args: &[&str]) -> Result<Value> {
+    only(explain(world, args).await?)
+}
+
 async fn an_object_in_step_is_found_from_both_ends(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
     let (_, copy) = stage.made("lamp", json!({"size": 1})).await;

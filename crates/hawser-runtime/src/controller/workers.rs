@@ -85,6 +85,7 @@ mod tests {
                 link: LinkId::new("copy"),
                 reason: code.into(),
                 copy: None,
+                current: false,
             }],
             happened: Vec::new(),
             requests: 0,

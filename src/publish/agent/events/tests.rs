@@ -22,6 +22,7 @@ fn report(happened: &[(Option<&str>, Effect)], outcomes: &[(&str, Code, &str)]) 
         link: LinkId::new(link),
         reason: hawser_sync::Reason::new(*code, *detail),
         copy: Some(copy()),
+        current: false,
     });
     let happened = happened.iter();
     Report {
