@@ -621,6 +621,7 @@ fn no_published_secret_asks_the_service_cluster_for_a_token() {
             local_scope: LocalScope::Namespaced,
             subresources: Vec::new(),
             remote_status: false,
+            remote_status_schema: None,
         };
         let stage = Stage::of(json!({}), types);
         let subject = stage.create(CLUSTER, "a", json!({}));
