@@ -58,7 +58,7 @@ pub enum SelectionError {
     Invalid(String),
     #[error("{} \"{}\" in namespace \"{}\" has {bytes} bytes as JSON; a snapshot has room for {most}", .resource.kind, .resource.name, .resource.namespace)]
     TooLarge {
-        resource: ResourceIdentifier,
+        resource: Box<ResourceIdentifier>,
         bytes: usize,
         most: usize,
     },

@@ -53,7 +53,7 @@ impl Selected {
         match all.find(|(_, bytes)| **bytes > MAX_RESOURCE_BYTES) {
             None => Ok(self),
             Some((resource, bytes)) => Err(SelectionError::TooLarge {
-                resource: ResourceIdentifier::of(resource),
+                resource: Box::new(ResourceIdentifier::of(resource)),
                 bytes: *bytes,
                 most: MAX_RESOURCE_BYTES,
             }),

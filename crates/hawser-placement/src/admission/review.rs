@@ -58,7 +58,7 @@ const VALIDATED: [Reviewed; 10] = [
 /// The objects that the webhook refuses besides invalid objects of the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HubGuards {
-    /// Whether Pods and ReplicaSets may be created.
+    /// Whether Pods and `ReplicaSet`s may be created.
     pub workloads: bool,
     /// Whether `PodDisruptionBudget`s may be created.
     pub budgets: bool,
