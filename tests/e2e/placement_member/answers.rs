@@ -32,14 +32,13 @@ async fn a_manifest_whose_kind_is_out_of_order_holds_up_no_other() -> Result<()>
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"},
     });
     // Of a later wave than the Secret.
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"type": "ExternalName", "externalName": "example.com"},
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [],
     });
     let manifests = [
         secret,
         config_map("default", &name, &json!({"a": "1"})),
-        service,
+        role,
     ];
     hub.create(WORKS, &work(&name, &manifests, &json!(null)))
         .await?;
