@@ -142,8 +142,10 @@ pub(super) fn problem(
         _ => is_system(text("namespace")) && !member.is_some_and(|one| is_agent(one, user)),
     };
     (is_guarded && !is_trusted).then(|| {
-        let place = [text("namespace"), text("name")];
-        let place = place.into_iter().filter(|part| !part.is_empty());
+        // A request about a namespace is in this namespace.
+        let near = text("namespace");
+        let near = Some(near).filter(|near| !near.is_empty() && plural != "namespaces");
+        let place = near.into_iter().chain([text("name")]);
         format!(
             "user: '{username}' is not allowed to {} resource {plural} {}: it belongs to the fleet",
             text("operation"),
@@ -261,6 +263,10 @@ mod tests {
             said,
             "user: 'bob' is not allowed to UPDATE resource works fleet-member-m/w: it belongs to the fleet"
         );
+        let mut named = guarded[0].clone();
+        named["namespace"] = named["name"].clone();
+        let said = problem(&rail(), &by("bob", "dev", named), None).unwrap();
+        assert!(said.contains("namespaces fleet-member-m: it"), "{said}");
         // A member writes in its own namespace.
         assert_eq!(member_of(&guarded[2]), Some("m"));
         assert!(allowed("agent", "dev", &guarded[2], Some(&member())));
