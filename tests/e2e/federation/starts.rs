@@ -240,7 +240,7 @@ async fn a_host_without_the_types_is_an_error_that_says_what_to_apply() -> Resul
         .arg(host.kubeconfig_file())
         .run(scratch.path(), SOON)
         .await?;
-    let wanted = "apply crds/kubefed.io.yaml and create Namespace \"kube-federation-system\" first";
+    let wanted = "apply crds/kubefed.io.yaml and create Namespace";
     ensure!(output.stderr.contains(wanted), "{}", output.stderr);
     Ok(())
 }
