@@ -143,7 +143,7 @@ impl SyncedRules {
         let since = self.since(source, &report, context);
         let request = match &self.condition {
             Some(place) => place.write(key, source, place.condition(&report, since)),
-            None => annotate(key, source, report.annotations(source, copy, since)),
+            None => annotate(key, source, &report.annotations(source, copy, since)),
         };
         let last = LastReport {
             generation: report.generation,
@@ -214,18 +214,12 @@ impl SyncedRules {
 
     /// The generation, the status and the time of the report on an object.
     fn stored(&self, source: &Object) -> Option<(i64, &'static str, Timestamp)> {
-        let annotation: Value;
-        let (report, generation, since) = match &self.condition {
-            Some(place) => (
-                place.found(source)?,
-                "observedGeneration",
-                "lastTransitionTime",
-            ),
-            None => {
-                let text = source.annotation(marks::SYNCED)?;
-                annotation = serde_json::from_str(text).ok()?;
-                (&annotation, "generation", "since")
-            }
+        let (report, generation, since): (Value, _, _) = if let Some(place) = &self.condition {
+            let condition = place.found(source)?.clone();
+            (condition, "observedGeneration", "lastTransitionTime")
+        } else {
+            let text = source.annotation(marks::SYNCED)?;
+            (serde_json::from_str(text).ok()?, "generation", "since")
         };
         let status = STATUSES.iter().find(|one| report["status"] == **one)?;
         let since = report[since].as_str()?.parse().ok()?;
@@ -384,10 +378,10 @@ pub fn without_annotations(key: &Key, source: &Object) -> Option<Step> {
     let names = [marks::SYNCED, marks::SYNCED_GENERATION].into_iter();
     let found = names.filter(|name| source.annotation(name).is_some());
     let changes = found.map(|name| (name.to_owned(), Value::Null));
-    annotate(key, source, changes.collect()).map(reported)
+    annotate(key, source, &changes.collect()).map(reported)
 }
 
-fn annotate(key: &Key, source: &Object, changes: Map<String, Value>) -> Option<Request> {
+fn annotate(key: &Key, source: &Object, changes: &Map<String, Value>) -> Option<Request> {
     let uid = source.uid()?;
     (!changes.is_empty()).then(|| Request::Patch {
         key: key.clone(),

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "documents are written down where they are passed"
+)]
+
 use super::*;
 use hawser_sync::{LinkId, Reason, Scope, Side};
 use kube_lang::object::{Gvk, merge_patch};
