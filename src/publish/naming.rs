@@ -43,17 +43,22 @@ pub enum LocalScope {
 /// The compiled patterns of a published resource.
 #[derive(Clone, Debug)]
 pub struct NamingRules {
-    namespace: Pattern,
-    /// Whether consumers have no influence on the namespace.
-    namespace_is_owners: bool,
-    /// Whether the pattern of the namespace contains the workspace.
-    namespace_has_workspace: bool,
+    namespace: NamespaceRule,
     name: Pattern,
     /// Whether consumers can choose the name of a copy.
     name_is_chosen: bool,
     /// Whether a name may depend on the path of the workspace.
     reads_path: bool,
     scope: LocalScope,
+}
+
+#[derive(Clone, Debug)]
+struct NamespaceRule {
+    pattern: Pattern,
+    /// Whether consumers have no influence on the namespace.
+    is_owners: bool,
+    /// Whether the pattern contains the workspace.
+    has_workspace: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -100,9 +105,11 @@ impl NamingRules {
         // Nobody finds an object for a hash.
         let is_default = |text: &str| ["", DEFAULT_NAME].contains(&text.trim());
         Ok(Self {
-            namespace: or("namespace", namespace, DEFAULT_NAMESPACE)?,
-            namespace_is_owners: namespace.is_none_or(owners),
-            namespace_has_workspace: namespace.is_some_and(|text| text.contains("ClusterName")),
+            namespace: NamespaceRule {
+                pattern: or("namespace", namespace, DEFAULT_NAMESPACE)?,
+                is_owners: namespace.is_none_or(owners),
+                has_workspace: namespace.is_some_and(|text| text.contains("ClusterName")),
+            },
             name: or("name", name, DEFAULT_NAME)?,
             name_is_chosen: name.is_some_and(|text| !is_default(text) && !owners(text)),
             reads_path: namespace.is_some_and(reads_path) || name.is_some_and(reads_path),
@@ -112,12 +119,12 @@ impl NamingRules {
 
     /// Whether the namespace of copies depends on the owner and the workspace's name only.
     pub fn namespace_is_owners(&self) -> bool {
-        self.namespace_is_owners || self.scope == LocalScope::Cluster
+        self.namespace.is_owners || self.scope == LocalScope::Cluster
     }
 
     /// Whether the pattern of the namespace contains the workspace.
     pub fn namespace_has_workspace(&self) -> bool {
-        self.namespace_has_workspace
+        self.namespace.has_workspace
     }
 
     /// Whether copies live in namespaces.
@@ -137,7 +144,7 @@ impl NamingRules {
 
     /// Whether a name needs a template to be rendered.
     pub fn has_templates(&self) -> bool {
-        let patterns = [&self.namespace, &self.name];
+        let patterns = [&self.namespace.pattern, &self.name];
         patterns
             .iter()
             .any(|pattern| matches!(pattern, Pattern::Template(_)))
@@ -156,7 +163,7 @@ impl NamingRules {
         if self.scope == LocalScope::Cluster {
             return Ok((None, name));
         }
-        let namespace = render("namespace", &self.namespace)?;
+        let namespace = render("namespace", &self.namespace.pattern)?;
         if !names::is_label(&namespace) {
             return Err(NamingError::Namespace(namespace));
         }

@@ -56,7 +56,9 @@ impl RunIndex {
             }
             "ClusterApprovalRequest" | "ApprovalRequest" => {
                 let run = object.as_value()["spec"]["parentStageRollout"].as_str();
-                run.into_iter().for_each(|run| add(HubKey::Run(near(run))));
+                if let Some(run) = run {
+                    add(HubKey::Run(near(run)));
+                }
             }
             "ClusterResourcePlacement" | "ResourcePlacement" => self.of(&near(&key.name), add),
             "ClusterResourceBinding"
@@ -64,9 +66,9 @@ impl RunIndex {
             | "ClusterSchedulingPolicySnapshot"
             | "SchedulingPolicySnapshot" => {
                 let placement = object.label(names::PARENT_PLACEMENT);
-                placement
-                    .into_iter()
-                    .for_each(|placement| self.of(&near(placement), add));
+                if let Some(placement) = placement {
+                    self.of(&near(placement), add);
+                }
             }
             _ => {}
         }
