@@ -164,13 +164,17 @@ async fn an_override_that_cannot_be_applied_stops_its_cluster_alone() -> Result<
         json!({"spec": {"policy": {"overrideRules": [rule]}}})
     };
     way.patch(&format!("{overrides}/o"), &rule(&good)).await?;
+    let work = format!("{}/badover-work", works("badover-1"));
+    way.until(&work, |work| {
+        work["spec"]["workload"]["manifests"][1]["data"]["key1"] == "badover-1"
+    })
+    .await;
     world.until_available("badover").await?;
     let unknown = json!([value("/data/key1", "${MEMBER-CLUSTER-LABEL-KEY-none}")]);
     way.patch(&format!("{overrides}/o"), &rule(&unknown))
         .await?;
     way.until(&crp("badover"), failed("has no label none"))
         .await;
-    let work = format!("{}/badover-work", works("badover-1"));
     let kept = way.until_there(&work).await;
     ensure!(
         kept["spec"]["workload"]["manifests"][1]["data"]["key1"] == "badover-1",
@@ -277,10 +281,6 @@ async fn a_member_that_stops_to_beat_keeps_what_it_has_and_gets_nothing_new() ->
     ensure!(
         says(missing, "Scheduled False ScheduleFailed"),
         "{placed:#}"
-    );
-    ensure!(
-        message(missing, "Scheduled").contains("no recent heartbeat signals"),
-        "{missing:#}"
     );
     // The one that it has stays, and changes go on to reach it.
     let map = "/api/v1/namespaces/beat/configmaps/c";
