@@ -41,10 +41,6 @@ pub enum LocalScope {
 }
 
 /// The compiled patterns of a published resource.
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact about one pattern"
-)]
 #[derive(Clone, Debug)]
 pub struct NamingRules {
     namespace: NamespaceRule,

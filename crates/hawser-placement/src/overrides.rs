@@ -3,6 +3,7 @@
 //! Overrides of the cluster scope come first, sorted by name, then those of namespaces, sorted by namespace and name;
 //! the later one applies. Every rule of an override applies whose cluster selector matches.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_lang::selector::{Selector, SelectorError};
@@ -59,8 +60,34 @@ pub struct OverrideNames {
     pub namespaced: Vec<NamespacedName>,
 }
 
-fn is_latest(metadata: &Metadata) -> bool {
-    metadata.label(names::IS_LATEST) == Some("true")
+/// The snapshots that apply: of each override the latest, or the one with the highest index while the hub replaces the
+/// latest. Nothing is rolled out without its override in the meantime.
+fn current<'a, T>(
+    all: &'a [Arc<T>],
+    metadata: impl Fn(&T) -> &Metadata,
+) -> impl Iterator<Item = &'a T> {
+    let rank = |one: &Metadata| {
+        let index = one.label(names::OVERRIDE_INDEX);
+        let index: Option<u64> = index.and_then(|index| index.parse().ok());
+        (one.label(names::IS_LATEST) == Some("true"), index)
+    };
+    let of = |one: &Metadata| {
+        let parent = one.label(names::PARENT_OVERRIDE)?;
+        Some((one.namespace.clone(), parent.to_owned()))
+    };
+    let mut highest = BTreeMap::new();
+    for one in all {
+        let one = metadata(one);
+        let rank = rank(one);
+        let highest = highest.entry(of(one)).or_insert(rank);
+        *highest = rank.max(*highest);
+    }
+    all.iter().map(|one| &**one).filter(move |one| {
+        let one = metadata(one);
+        let of = of(one);
+        let (is_latest, index) = rank(one);
+        is_latest || (of.is_some() && highest.get(&of) == Some(&(false, index)))
+    })
 }
 
 /// True if an override without a placement, or with this one. A reference without a scope means either.
@@ -83,27 +110,21 @@ impl<'a> Overrides<'a> {
         namespaced: &'a [Arc<ResourceOverrideSnapshot>],
     ) -> Self {
         let mut all = Self {
-            cluster: cluster
-                .iter()
-                .map(|one| &**one)
+            cluster: current(cluster, |one| &one.metadata)
                 .filter(|one| {
                     let spec = &one.spec.override_spec;
-                    is_latest(&one.metadata)
-                        && concerns(spec.placement.as_ref(), placement)
+                    concerns(spec.placement.as_ref(), placement)
                         && resources
                             .iter()
                             .any(|resource| selects_in_cluster(one, resource))
                 })
                 .collect(),
-            namespaced: namespaced
-                .iter()
-                .map(|one| &**one)
+            namespaced: current(namespaced, |one| &one.metadata)
                 .filter(|one| {
                     let spec = &one.spec.override_spec;
                     let is_near = placement.namespace.is_none()
                         || placement.namespace == one.metadata.namespace;
-                    is_latest(&one.metadata)
-                        && is_near
+                    is_near
                         && concerns(spec.placement.as_ref(), placement)
                         && resources
                             .iter()

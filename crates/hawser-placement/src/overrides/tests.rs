@@ -65,6 +65,31 @@ fn overridden(policy: Value) -> Result<Option<Value>, OverrideError> {
 }
 
 #[test]
+fn an_override_applies_while_its_latest_snapshot_is_replaced() {
+    let snapshot = |index: u64, latest: &str| {
+        let spec = json!({"clusterResourceSelectors": [selector("Namespace", "app")],
+            "policy": step("replace", "/data/k", json!(index.to_string()))});
+        let labels = json!({names::IS_LATEST: latest, names::PARENT_OVERRIDE: "o",
+            names::OVERRIDE_INDEX: index.to_string()});
+        let snapshot = json!({
+            "metadata": {"name": format!("o-{index}"), "labels": labels},
+            "spec": {"overrideHash": "", "overrideSpec": spec},
+        });
+        Arc::new(serde_json::from_value::<ClusterResourceOverrideSnapshot>(snapshot).unwrap())
+    };
+    let resources = [ResourceIdentifier::of(&config_map())];
+    let value = |all: &[Arc<ClusterResourceOverrideSnapshot>]| {
+        let overrides = Overrides::of_placement(&metadata(None), &resources, all, &[]);
+        let object = overrides.apply(config_map(), &member("m", &json!({})));
+        object.unwrap().unwrap()["data"]["k"].clone()
+    };
+    let (old, retired) = (snapshot(9, "false"), snapshot(10, "false"));
+    assert_eq!(value(&[retired.clone(), old.clone()]), "10");
+    assert_eq!(value(&[old.clone(), retired, snapshot(11, "true")]), "11");
+    assert_eq!(value(&[old, snapshot(8, "true")]), "8");
+}
+
+#[test]
 fn a8_overrides_of_namespaces_come_last() {
     let namespaced = json!({
         "resourceSelectors": [selector("ConfigMap", "c")], "policy": step("replace", "/data/k", json!("ro")),
