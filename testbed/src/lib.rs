@@ -10,6 +10,7 @@
 //! | [`mod@eventually`] | awaiting a condition with a deadline and a message |
 //! | [`ports`] | ports that nobody else takes while they are held |
 //! | [`names`] | names that no other test uses |
+//! | [`shared`] | what several tests use at once, and how long it is kept |
 //! | [`binaries`] | where the programs are that were built for the tests |
 //! | [`generated`] | files that are generated and checked in |
 //!
@@ -36,6 +37,7 @@ pub mod names;
 mod place;
 pub mod ports;
 pub mod process;
+pub mod shared;
 #[cfg(test)]
 mod strings;
 
@@ -47,3 +49,4 @@ pub use link::Link;
 pub use names::unique;
 pub use ports::Port;
 pub use process::{Exit, Launch, Process, Signal};
+pub use shared::{Shared, Use};

@@ -1,7 +1,6 @@
 //! A host and its members, real or played, and the control plane as a process.
 
 use std::path::Path;
-use std::sync::{Arc, Weak};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use base64::Engine as _;
@@ -13,8 +12,7 @@ use kcp_playground::Playground;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Process, SOON, ServiceCluster, eventually};
-use tokio::sync::Mutex;
+use testbed::{Launch, Process, SOON, ServiceCluster, Shared, Use, eventually};
 
 use super::place::Place;
 
@@ -215,14 +213,13 @@ impl Way {
 // === impl World ===
 
 impl World {
-    /// The world that tests share which disturb nobody: three members, and all types that they need. It ends with the
-    /// last of them that runs.
-    pub(super) async fn shared() -> Result<Arc<Self>> {
-        static SHARED: Mutex<Weak<World>> = Mutex::const_new(Weak::new());
-        let mut shared = SHARED.lock().await;
-        if let Some(world) = shared.upgrade() {
-            return Ok(world);
-        }
+    /// The world that tests share which disturb nobody: three members, and all types that they need.
+    pub(super) async fn shared() -> Result<Use<Self>> {
+        static SHARED: Shared<World> = Shared::new();
+        SHARED.get(Self::start_shared).await
+    }
+
+    async fn start_shared() -> Result<Self> {
         let mut world = Self::of(3, Controllers::All).await?;
         for (group, kind, plural) in [
             ("", "Service", "services"),
@@ -239,8 +236,6 @@ impl World {
         let config = format!("{}/services", core("federatedtypeconfigs"));
         world.host().await?.patch(&config, &collects).await?;
         world.start().await?;
-        let world = Arc::new(world);
-        *shared = Arc::downgrade(&world);
         Ok(world)
     }
 

@@ -312,12 +312,12 @@ async fn evictions_are_executed_within_the_budget_of_the_placement() -> Result<(
         .iter()
         .find(|one| !chosen.iter().any(|name| name == *one));
     let (first, other) = (&chosen[0], other.context("one is left")?);
-    let said = evict(world, "evict-none", "evict-nothing", first).await?;
+    let said = evict(&world, "evict-none", "evict-nothing", first).await?;
     ensure!(
         said.contains("EvictionInvalid Failed to find ClusterResourcePlacement"),
         "{said}"
     );
-    let said = evict(world, "evict-other", "evict", other).await?;
+    let said = evict(&world, "evict-other", "evict", other).await?;
     ensure!(
         said.contains("EvictionInvalid Failed to find scheduler decision"),
         "{said}"
@@ -329,7 +329,7 @@ async fn evictions_are_executed_within_the_budget_of_the_placement() -> Result<(
         &json!({"minAvailable": 2}),
     );
     way.create(BUDGETS, &budget).await?;
-    let said = evict(world, "evict-held", "evict", first).await?;
+    let said = evict(&world, "evict-held", "evict", first).await?;
     ensure!(
         said.contains("EvictionNotExecuted")
             && said.contains("availablePlacements: 2, totalPlacements: 2"),
@@ -345,7 +345,7 @@ async fn evictions_are_executed_within_the_budget_of_the_placement() -> Result<(
         &json!({"spec": {"minAvailable": 1}}),
     )
     .await?;
-    let said = evict(world, "evict-done", "evict", first).await?;
+    let said = evict(&world, "evict-done", "evict", first).await?;
     ensure!(said.contains("EvictionExecuted"), "{said}");
     ensure!(said.contains("allowed by specified"), "{said}");
     until_count(&way, &works(first), 0).await;

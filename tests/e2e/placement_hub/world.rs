@@ -12,8 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::ports::Port;
-use testbed::{Launch, Process, SOON, ServiceCluster, eventually};
-use tokio::sync::OnceCell;
+use testbed::{Launch, Process, SOON, ServiceCluster, Shared, Use, eventually};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::federation::world::Way;
@@ -51,9 +50,9 @@ pub(super) fn namespace_selector(name: &str) -> Value {
 
 impl World {
     /// The world of all tests that disturb nobody.
-    pub(super) async fn shared() -> Result<&'static Self> {
-        static SHARED: OnceCell<World> = OnceCell::const_new();
-        SHARED.get_or_try_init(Self::start).await
+    pub(super) async fn shared() -> Result<Use<Self>> {
+        static SHARED: Shared<World> = Shared::new();
+        SHARED.get(Self::start).await
     }
 
     /// With the definitions, and the hub at work.

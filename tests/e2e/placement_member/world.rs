@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
 use testbed::link::{Link, Weather};
-use testbed::{Launch, Options, Process, SOON, ServiceCluster};
-use tokio::sync::OnceCell;
+use testbed::{Launch, Options, Process, SOON, ServiceCluster, Shared, Use};
 
 pub(super) use crate::federation::world::Way;
 
@@ -109,10 +108,10 @@ pub(super) async fn metrics(agent: &Process) -> Result<String> {
 
 impl World {
     /// The world that tests share which disturb nobody.
-    pub(super) async fn shared() -> Result<&'static Self> {
-        static SHARED: OnceCell<World> = OnceCell::const_new();
+    pub(super) async fn shared() -> Result<Use<Self>> {
+        static SHARED: Shared<World> = Shared::new();
         SHARED
-            .get_or_try_init(async || {
+            .get(async || {
                 let mut world = Self::new().await?;
                 world.start_with(&["--enable-namespace-collection-in-property-provider"])?;
                 Ok(world)
