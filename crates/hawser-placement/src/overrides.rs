@@ -62,10 +62,7 @@ pub struct OverrideNames {
 
 /// The snapshots that apply: of each override the latest, or the one with the highest index while the hub replaces the
 /// latest. Nothing is rolled out without its override in the meantime.
-fn current<'a, T>(
-    all: &'a [Arc<T>],
-    metadata: impl Fn(&T) -> &Metadata,
-) -> impl Iterator<Item = &'a T> {
+fn current<T>(all: &[Arc<T>], metadata: impl Fn(&T) -> &Metadata) -> impl Iterator<Item = &T> {
     let rank = |one: &Metadata| {
         let index = one.label(names::OVERRIDE_INDEX);
         let index: Option<u64> = index.and_then(|index| index.parse().ok());
