@@ -506,7 +506,7 @@ impl HubWorld {
         failures: &mut WriteFailures,
     ) -> Result<(), Broken> {
         let sent = stage.into_iter().map(async |write| {
-            let part = Part::of(&write, &self.cache);
+            let part = PlacementPart::of(&write, &self.cache);
             (part, self.send(by, write).await)
         });
         for (part, sent) in join_all(sent).await {
@@ -519,10 +519,10 @@ impl HubWorld {
                     }
                 }
                 (_, Ok(_)) => {}
-                (Some(Part::Works(binding)), Err(Broken::Failed(problem))) => {
+                (Some(PlacementPart::Works(binding)), Err(Broken::Failed(problem))) => {
                     failures.works.insert(binding, problem);
                 }
-                (Some(Part::Report), Err(Broken::Failed(problem))) => {
+                (Some(PlacementPart::Report), Err(Broken::Failed(problem))) => {
                     failures.report = Some(problem);
                 }
                 (_, Err(broken)) => return Err(broken),
@@ -734,14 +734,14 @@ fn key_of(place: &Place) -> Key {
 }
 
 /// The part of a placement that a write concerns, without which the others go on.
-enum Part {
+enum PlacementPart {
     /// The Works of a binding.
     Works(String),
     /// The copy of the status.
     Report,
 }
 
-impl Part {
+impl PlacementPart {
     fn of(write: &HubWrite, cache: &Cache) -> Option<Self> {
         let works = |label: Option<&str>| Some(Self::Works(label?.to_owned()));
         match write {

@@ -55,7 +55,7 @@ pub(super) struct Run<'v, 'a> {
 }
 
 /// The bindings of the run's clusters.
-type Bindings<'a> = BTreeMap<&'a str, &'a Binding>;
+type RunBindings<'a> = BTreeMap<&'a str, &'a Binding>;
 
 /// How far the clusters of a stage are.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl<'v, 'a> Run<'v, 'a> {
     }
 
     /// Does everything that can be done now.
-    pub(super) fn advance(&mut self, bindings: &Bindings<'_>) -> Result<(), RunProblem> {
+    pub(super) fn advance(&mut self, bindings: &RunBindings<'_>) -> Result<(), RunProblem> {
         if self.state() == UpdateRunState::Initialize {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl<'v, 'a> Run<'v, 'a> {
         &mut self,
         stage: &mut StageStatus,
         config: &StageConfig,
-        bindings: &Bindings<'_>,
+        bindings: &RunBindings<'_>,
         target: &Target<'_>,
     ) -> Result<bool, RunProblem> {
         if is(&stage.conditions, SUCCEEDED, Truth::True) {
@@ -244,7 +244,7 @@ impl<'v, 'a> Run<'v, 'a> {
         &mut self,
         clusters: &mut [ClusterUpdateStatus],
         stage: &str,
-        bindings: &Bindings<'_>,
+        bindings: &RunBindings<'_>,
         target: &Target<'_>,
     ) -> Result<Counted, RunProblem> {
         let mut counted = Counted::default();
@@ -309,7 +309,7 @@ impl<'v, 'a> Run<'v, 'a> {
         &mut self,
         clusters: &mut [ClusterUpdateStatus],
         room: usize,
-        bindings: &Bindings<'_>,
+        bindings: &RunBindings<'_>,
         target: &Target<'_>,
     ) {
         let leaving = self.view.bindings.iter();
