@@ -654,6 +654,10 @@ impl FingerprintSource for Cache {
 }
 
 /// The dialect: a Thing of a workspace becomes a Thing of the service cluster.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of the model"
+)]
 #[derive(Clone, Debug)]
 pub(super) struct Front {
     pub(super) cluster: String,

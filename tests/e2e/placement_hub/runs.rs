@@ -88,7 +88,7 @@ async fn a_run_takes_resources_from_stage_to_stage_when_somebody_approves() -> R
         ("staged-2", "rest"),
         ("staged-3", "rest"),
     ];
-    join(world, "staged", &members).await?;
+    join(&world, "staged", &members).await?;
     world.application("staged", "c").await?;
     let approval = || json!([{"type": "Approval"}]);
     let stages = json!([
@@ -230,7 +230,7 @@ async fn a_run_takes_resources_from_stage_to_stage_when_somebody_approves() -> R
 async fn a_run_of_a_namespace_rolls_its_placement_out() -> Result<()> {
     let world = World::shared().await?;
     let way = world.way()?;
-    join(world, "inner", &[("inner-1", "one"), ("inner-2", "two")]).await?;
+    join(&world, "inner", &[("inner-1", "one"), ("inner-2", "two")]).await?;
     world.application("inner", "c").await?;
     let near = |plural: &str| format!("{PLACEMENT}/namespaces/inner/{plural}");
     let placement = json!({
