@@ -219,7 +219,7 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
     let log = fs::read_to_string(dir.join("agent.log"))?;
     let (worked, _) = log.split_once("stopping").context("no end")?;
     ensure!(
-        worked.contains("\"running\"") && !worked.contains("ERROR"),
+        worked.contains("running\t") && !worked.contains("ERROR"),
         "{log}"
     );
     Ok(())

@@ -229,6 +229,7 @@ fn the_page_on_the_agent_has_its_flags_and_no_others() -> Result<()> {
                 "--values",
                 "--set",
                 "--overwrite",
+                "--for",
             ];
             ensure!(
                 known.contains(flag) || of_other_programs.contains(&flag),

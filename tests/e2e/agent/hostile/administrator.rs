@@ -216,8 +216,8 @@ async fn bindings(scene: &mut Scene<'_>) -> Result<()> {
                     let labels = json!({"metadata": {"labels": {"n": n.to_string()}}});
                     let _refused = scene.bad.plane.merge(&at, labels).await;
                 }
+                // It stays: the webhook of the workspace refuses to release it.
                 scene.remove("busy0").await;
-                scene.bad.await_gone(scene.kind(), "busy0").await;
                 for n in 0..20 {
                     scene
                         .bad
