@@ -6,7 +6,6 @@ use testbed::{SOON, eventually};
 
 mod guards;
 mod inputs;
-mod killed;
 mod reported;
 mod runs;
 mod seed;

@@ -88,7 +88,7 @@ async fn what_is_not_followed_is_told_once_with_its_reason_and_nothing_happens_t
     for (one, why) in kept.iter().zip([
         "neither true nor false",
         "unknown spec source \"nobody\"",
-        "filtered by robot name",
+        "by robot name",
     ]) {
         let lines = mirror.lines(message);
         let line = lines.iter().find(|line| line["Resource"] == one.name());
