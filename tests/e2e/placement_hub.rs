@@ -6,6 +6,7 @@ use testbed::{SOON, eventually};
 
 mod guards;
 mod inputs;
+mod killed;
 mod reported;
 mod runs;
 mod seed;

@@ -72,6 +72,7 @@ struct MemberTraits {
 /// A time in the changes of what a placement may select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectionTime {
+    uid: Option<String>,
     generation: i64,
     its: u64,
     all: u64,
@@ -79,6 +80,7 @@ pub struct SelectionTime {
 
 /// The facts about a placement that are known before a pass over it.
 struct Interested {
+    uid: Option<String>,
     generation: i64,
     /// The number of changes of objects that it may select.
     changes: AtomicU64,
@@ -151,6 +153,7 @@ impl HubEvents {
         let of_fleet = kinds
             .any(|term| objects::is_of_fleet(&Gvk::new(&term.group, &term.version, &term.kind)));
         (!of_fleet).then(|| SelectionTime {
+            uid: interested.uid.clone(),
             generation: interested.generation,
             its: interested.changes.load(Ordering::Acquire),
             all: self.changes.load(Ordering::Acquire),
@@ -264,6 +267,7 @@ impl HubEvents {
         let before = placements.get(&id);
         let changes = before.map_or(0, |before| before.changes.load(Ordering::Acquire));
         let now = now.map(|placement| Interested {
+            uid: placement.metadata.uid.clone(),
             generation: placement.metadata.generation,
             changes: changes.into(),
             news: interest(&placement),

@@ -278,13 +278,14 @@ pub(super) fn snapshots<'a>(
         let patch = json!({"metadata": {"annotations": annotations}});
         Some(HubWrite::patch_known(kind, metadata, patch))
     }));
+    let mut new = plan.create.into_iter();
+    round.stages.push(new.next().map(HubWrite::Create));
+    round.stages.push(new.map(HubWrite::Create));
+    // Last: without the others, the new snapshot would get the name of an old one, to which bindings refer.
     let gone = plan.delete.iter().filter_map(find);
     round
         .stages
         .push(gone.map(|metadata| HubWrite::delete(kind, metadata)));
-    let mut new = plan.create.into_iter();
-    round.stages.push(new.next().map(HubWrite::Create));
-    round.stages.push(new.map(HubWrite::Create));
 }
 
 fn is_latest(metadata: &Metadata) -> bool {
@@ -480,6 +481,20 @@ struct RolloutStep {
     problem: Option<OverrideError>,
 }
 
+/// The overrides of the resources in the group of snapshots with this index.
+pub(super) fn overrides_of_group<'a>(
+    placement: &Placement,
+    snapshots: &[ResourceSnapshot],
+    index: Option<&str>,
+    cluster: &'a [Arc<ClusterResourceOverrideSnapshot>],
+    namespaced: &'a [Arc<ResourceOverrideSnapshot>],
+) -> Overrides<'a> {
+    let group = snapshots.iter();
+    let group = group.filter(|one| one.metadata.label(names::RESOURCE_INDEX) == index);
+    let resources: Vec<ResourceIdentifier> = group.flat_map(overridden).collect();
+    Overrides::of_placement(&placement.metadata, &resources, cluster, namespaced)
+}
+
 fn rollout_step(
     view: &PlacementView<'_>,
     placement: &Placement,
@@ -487,13 +502,10 @@ fn rollout_step(
     let mut desired = BTreeMap::new();
     let mut problem = None;
     if let Some(master) = latest_master(view) {
-        let index = master.metadata.label(names::RESOURCE_INDEX);
-        let group = view.snapshots.iter();
-        let group = group.filter(|one| one.metadata.label(names::RESOURCE_INDEX) == index);
-        let resources: Vec<ResourceIdentifier> = group.flat_map(overridden).collect();
-        let overrides = Overrides::of_placement(
-            &placement.metadata,
-            &resources,
+        let overrides = overrides_of_group(
+            placement,
+            view.snapshots,
+            master.metadata.label(names::RESOURCE_INDEX),
             view.cluster_overrides,
             view.overrides,
         );
@@ -524,7 +536,7 @@ fn rollout_step(
 }
 
 /// The resources of a snapshot that overrides can name: the selected ones, and those in envelopes.
-pub(super) fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
+fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
     let mut all = Vec::new();
     for resource in &snapshot.spec.selected_resources {
         all.push(ResourceIdentifier::of(resource));

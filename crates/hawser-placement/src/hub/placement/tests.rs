@@ -499,6 +499,40 @@ fn a_round_that_is_interrupted_after_any_write_comes_to_the_same_end() {
 }
 
 #[test]
+fn a_change_that_is_interrupted_reaches_all_members_where_one_snapshot_is_kept() {
+    let changed = || {
+        let mut model = everywhere();
+        model.edit(&json!({"spec": {"revisionHistoryLimit": 1}}));
+        model.come_to_rest();
+        model.resources[1]["data"]["k"] = "2".into();
+        model.edit(&json!({"spec": {"policy": {"placementType": "PickFixed", "clusterNames": ["a", "b"]}}}));
+        model
+    };
+    let works = |model: &Model| -> Vec<Value> {
+        let works: Vec<Work> = model.all("Work");
+        let manifests = works.iter().map(|work| json!(work.spec.workload));
+        manifests
+            .map(|all| all["manifests"][1]["data"]["k"].clone())
+            .collect()
+    };
+    let mut whole = changed();
+    let before = whole.log.len();
+    whole.come_to_rest();
+    assert_eq!(works(&whole), ["2", "2"]);
+    for stop in 1..whole.log.len() - before {
+        let mut model = changed();
+        for _ in 0..stop {
+            let Some(write) = model.decide().stages.into_stages().flatten().next() else {
+                break;
+            };
+            model.apply(write);
+        }
+        model.come_to_rest();
+        assert_eq!(works(&model), ["2", "2"], "after {stop} writes");
+    }
+}
+
+#[test]
 fn a_work_whose_binding_is_gone_is_taken_over() {
     let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
     model.come_to_rest();

@@ -5,16 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::SignedDuration;
 use kube_lang::go_text::parse_duration;
 
-use super::super::placement::{HubRound, latest_policy, overridden, snapshots};
+use super::super::placement::{HubRound, latest_policy, overrides_of_group, snapshots};
 use super::{
     INITIALIZED, RunProblem, RunRound, RunView, external, mark, members, selected_bindings, stages,
     wanted, written,
 };
 use crate::names;
-use crate::overrides::Overrides;
 use crate::snapshots::{Debounce, SnapshotError, plan_resources};
 use crate::types::binding::{Binding, BindingState, PolicySnapshot};
-use crate::types::placement::{Placement, ResourceIdentifier};
+use crate::types::placement::Placement;
 use crate::types::runs::{
     ClusterUpdateStatus, StageConfig, StageStatus, StageTask, StageTaskStatus, StageTaskType,
     UpdateRunStatus, UpdateStrategySpec,
@@ -30,7 +29,7 @@ const AT_ONCE: Debounce = Debounce {
     collection: SignedDuration::ZERO,
 };
 
-/// What the scheduler says of a placement, once it has said all.
+/// The result of the scheduler for a placement.
 struct Schedule<'a> {
     policy: &'a PolicySnapshot,
     /// By cluster.
@@ -178,7 +177,7 @@ pub(super) fn patience(task: &StageTask) -> Option<SignedDuration> {
     time.is_positive().then_some(time)
 }
 
-/// What the scheduler says. `None` while it is at work.
+/// The result of the scheduler; `None` while it is not done.
 fn schedule<'a>(
     view: &RunView<'a>,
     placement: &Placement,
@@ -316,12 +315,10 @@ fn stages_of(
     strategy: &UpdateStrategySpec,
     sorted: Vec<Vec<&str>>,
 ) -> Result<Vec<StageStatus>, RunProblem> {
-    let group = view.snapshots.iter();
-    let group = group.filter(|one| one.metadata.label(names::RESOURCE_INDEX) == Some(index));
-    let resources: Vec<ResourceIdentifier> = group.flat_map(overridden).collect();
-    let overrides = Overrides::of_placement(
-        &placement.metadata,
-        &resources,
+    let overrides = overrides_of_group(
+        placement,
+        view.snapshots,
+        Some(index),
         view.cluster_overrides,
         view.overrides,
     );
