@@ -1,4 +1,4 @@
-//! What is dear to start, and used by several tests at once. It ends when no test has used it for a while.
+//! Servers that several tests share. They end when no test has used them for a while.
 //!
 //! Tests run in the order of their names, so those that share something are seldom all neighbours: it outlives its last
 //! user a little.

@@ -19,7 +19,7 @@ use super::events::HubKey;
 use super::objects::HUB;
 use super::passes::{Broken, HubWorld};
 
-/// When a status that the hub refused is written again.
+/// The delay after which a status that the hub refused is written again.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// Objects of one resource.
@@ -70,7 +70,7 @@ impl HubWorld {
         };
         let near = Some(&*of.namespace).filter(|namespace| !namespace.is_empty());
         let key = Scope::new(&HUB, &kind, "").key(near, &of.name);
-        // What the hub does not have any more is about to leave the member.
+        // An object that is gone from the hub is about to leave the member.
         let Seen::Present(known) = self.cache.get(&key) else {
             return Ok(None);
         };

@@ -1,4 +1,4 @@
-//! The work on one staged update run.
+//! The pass over one staged update run.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
-use serde_json::Value;
+use serde::Deserialize as _;
 use tracing::warn;
 
 use hawser_placement::hub::runs::{
@@ -36,7 +36,7 @@ pub(crate) mod numbers;
 pub struct RunIndex(RwLock<HashMap<PlacementId, HashSet<PlacementId>>>);
 
 impl RunIndex {
-    /// Has the runs worked on that a change concerns.
+    /// Queues the runs that a change concerns.
     pub fn note(&self, change: &Change, add: &impl Fn(HubKey)) {
         let (key, object) = (&change.key, &*change.object);
         let near = |name: &str| PlacementId {
@@ -93,8 +93,8 @@ impl RunIndex {
     }
 }
 
-/// What users write and a run begins or fails by, read at this moment: a run that is created right after it does not
-/// depend on the order of events.
+/// The objects of users on which the begin and the failure of a run depend, read live: a run may be created right after
+/// them, before their events arrive.
 struct Live {
     placement: Option<Placement>,
     strategy: Option<UpdateStrategy>,
@@ -111,7 +111,7 @@ impl HubWorld {
         worked.map(|(outcome, _)| outcome)
     }
 
-    /// Also returns whether the run goes on.
+    /// Also returns whether the run continues.
     async fn work_on_run(
         &self,
         id: &PlacementId,
@@ -200,7 +200,7 @@ impl HubWorld {
         Ok((Outcome::Again(Duration::ZERO), true))
     }
 
-    /// Takes in what a run depends on: the snapshots only before it begins, because they are large.
+    /// Parses the changed objects that a run depends on: the snapshots only before it begins, because they are large.
     fn know_for_run(
         &self,
         scope: PlacementScope,
@@ -240,7 +240,7 @@ impl HubWorld {
             return Err(Broken::Unknown);
         };
         let its = all.iter().filter(|(key, _)| key.namespace == id.namespace);
-        // One that cannot be read is one that is not given.
+        // An unreadable request is not approved.
         let its = its.filter_map(|(_, object)| read::<ApprovalRequest>(object).ok());
         let mut approvals: Vec<ApprovalRequest> = its.collect();
         let stages = run.status.stages_status.iter();
@@ -279,14 +279,13 @@ impl HubWorld {
         let kind = "MemberCluster";
         let all = collection(&objects::gvk(kind), None, &objects::resource(kind));
         let found = self.hub.ask(Call::get(all)).await;
-        let mut found = found.map_err(|error| Broken::Failed(chain(&error)))?;
-        let Value::Array(items) = found["items"].take() else {
+        let found = found.map_err(|error| Broken::Failed(chain(&error)))?;
+        let Some(items) = found["items"].as_array() else {
             return Err(Broken::Failed(format!("{kind}: the answer is not a list")));
         };
-        let members = items.into_iter().filter_map(|item| {
-            let text = item.to_string();
-            let member = serde_json::from_value::<MemberCluster>(item).ok();
-            member.or_else(|| silent(text.as_bytes()))
+        let members = items.iter().filter_map(|item| {
+            let member = MemberCluster::deserialize(item).ok();
+            member.or_else(|| silent(item.to_string().as_bytes()))
         });
         Ok(members.collect())
     }

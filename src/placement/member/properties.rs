@@ -51,7 +51,7 @@ impl Amounts {
         }
     }
 
-    /// What is left, which is never less than nothing.
+    /// The remainder, never below zero.
     fn minus(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(other.cpu).max(0),

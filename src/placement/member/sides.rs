@@ -44,7 +44,7 @@ fn fleet(group: &str, kind: &str) -> Arc<Gvk> {
     Gvk::new(group, STORED_VERSION, kind).into()
 }
 
-/// How a member is reached.
+/// The connection to a member.
 #[derive(Clone)]
 pub struct MemberAccess {
     pub connection: Connection,
@@ -194,7 +194,7 @@ impl MemberSides {
         }
     }
 
-    /// What a server-side apply would make of an object, with all that the server says of it.
+    /// The result of a server-side apply of an object, as a dry run.
     pub async fn rehearse(&self, key: &Key, body: &Value) -> Result<Value, AskError> {
         let resource = self.resource(&key.kind).unwrap_or_default();
         let all = collection(&key.kind, key.namespace.as_deref(), &resource);

@@ -28,7 +28,7 @@ const USERS: [&str; 3] = [
 const DEFINITIONS: [&str; 2] = [".kubernetes-fleet.io", ".fleet.azure.com"];
 const PREFIXES: [&str; 2] = ["fleet-", "kube-"];
 
-/// Who may change the fleet's own objects.
+/// The users who may change the fleet's own objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardRail {
     /// Users that may change everything, the hub among them.
@@ -119,7 +119,7 @@ pub(super) fn member_of(request: &Value) -> Option<&str> {
         .strip_prefix(&member_namespace(""))
 }
 
-/// Why a request is refused. `member` is the one of [`member_of`].
+/// The reason why a request is refused. `member` is the one of [`member_of`].
 pub(super) fn problem(
     rail: &GuardRail,
     request: &Value,

@@ -226,7 +226,7 @@ pub(super) fn complete(wanted: &mut Value, old: &Value) {
 /// The status of a binding that says something else than before.
 pub(super) struct BindingReport {
     pub(super) write: HubWrite,
-    /// Why there are more Works of an envelope than one.
+    /// The problem that an envelope has several Works.
     duplicates: Option<String>,
 }
 

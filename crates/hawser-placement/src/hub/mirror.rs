@@ -1,4 +1,4 @@
-//! The status of placed objects that comes back to the objects on the hub.
+//! The status of placed objects that is reported back to the objects on the hub.
 
 use serde_json::Value;
 

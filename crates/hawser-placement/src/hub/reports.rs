@@ -17,7 +17,7 @@ pub fn namespace(placement: &Placement) -> Option<&str> {
     placed(placement).or_else(|| selected(placement))
 }
 
-/// Why a placement is invalid, if it selects another namespace than the one with the copy.
+/// The problem of a placement that selects another namespace than the one with the copy.
 pub fn moved(placement: &Placement) -> Option<String> {
     let (before, now) = (placed(placement)?, selected(placement)?);
     (before != now).then(|| {

@@ -1,4 +1,4 @@
-//! What is written next for a staged update run, which rolls a placement out whose strategy is External.
+//! Decisions about a staged update run, which rolls out a placement whose strategy is External.
 //!
 //! A run is initialized once: its status keeps the snapshot, the strategy, the clusters of each stage and their
 //! overrides. Then its bindings are changed stage by stage. A binding is changed before the status says so, and the
@@ -61,7 +61,7 @@ pub fn approval_kind(scope: Scope) -> &'static str {
     }
 }
 
-/// What is known of a run.
+/// The known facts about a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunView<'a> {
     pub scope: Scope,
@@ -79,14 +79,14 @@ pub struct RunView<'a> {
     pub clusters: &'a Members,
     pub cluster_overrides: &'a [Arc<ClusterResourceOverrideSnapshot>],
     pub overrides: &'a [Arc<ResourceOverrideSnapshot>],
-    /// What the placement selects. Needed until a run that names no snapshot is initialized.
+    /// The selection of the placement. Needed until a run that names no snapshot is initialized.
     pub selected: Option<Result<&'a Selected, &'a SelectionError>>,
     pub now: Timestamp,
     /// The time as it stands in conditions.
     pub time: &'a str,
 }
 
-/// What is written now, and when something may be to be written if nothing happens.
+/// The writes of a round, and the time until the next decision if no event comes before.
 #[derive(Debug, Default)]
 pub struct RunRound {
     pub stages: Stages,
@@ -95,7 +95,7 @@ pub struct RunRound {
     pub is_failure: bool,
 }
 
-/// Why a run fails.
+/// The reason why a run fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunProblem {
     #[error("placement {0} does not exist or is being deleted")]
@@ -150,7 +150,7 @@ pub enum RunProblem {
     Approval(String),
 }
 
-/// True if nothing becomes of a run any more.
+/// True if a run has ended.
 pub fn is_over(run: &UpdateRun) -> bool {
     let conditions = &run.status.conditions;
     let succeeded = condition(conditions, SUCCEEDED);
@@ -158,7 +158,7 @@ pub fn is_over(run: &UpdateRun) -> bool {
         || succeeded.is_some_and(|one| one.status != Truth::Unknown)
 }
 
-/// True once the status says what the run is about.
+/// True once the status has the snapshot, the strategy and the stages.
 pub fn is_initialized(run: &UpdateRun) -> bool {
     is(&run.status.conditions, INITIALIZED, Truth::True)
 }
@@ -204,12 +204,12 @@ pub fn decide(view: &RunView<'_>) -> Result<RunRound, SnapshotError> {
     Ok(round)
 }
 
-/// Carries on with a run that is initialized.
+/// Continues a run that is initialized.
 fn advance(view: &RunView<'_>, round: &mut RunRound) {
     round.stages.push(confirmed(view));
     let mut run = stages::Run::new(view);
     let advanced = match validate(view) {
-        // The scheduler is about to say more.
+        // The scheduler is not done.
         Ok(None) => return,
         Ok(Some(bindings)) => run.advance(&bindings),
         Err(problem) => Err(problem),
@@ -228,7 +228,7 @@ fn advance(view: &RunView<'_>, round: &mut RunRound) {
     round.stages.push(written(view, status));
 }
 
-/// What the bindings of a run's clusters are to be.
+/// The wanted spec of the bindings of a run's clusters.
 struct Target<'a> {
     resource_snapshot: String,
     strategy: &'a ApplyStrategy,
@@ -405,8 +405,8 @@ fn some(names: &[&str], most: usize) -> String {
     }
 }
 
-/// Checks that everything is as it was when the run was initialized. Returns the bindings of its clusters; `None` if the
-/// scheduler has to say more before anything can be decided.
+/// Checks that nothing has changed since the run was initialized. Returns the bindings of its clusters; `None` while the
+/// scheduler is not done.
 fn validate<'a>(view: &RunView<'a>) -> Result<Option<BTreeMap<&'a str, &'a Binding>>, RunProblem> {
     let status = &view.run.status;
     let placement = external(view)?;
@@ -460,7 +460,7 @@ fn validate<'a>(view: &RunView<'a>) -> Result<Option<BTreeMap<&'a str, &'a Bindi
     Ok(Some(bindings))
 }
 
-/// The status of a run that ends before its end, and of the stage that it was in.
+/// The status of a run that fails, and of its current stage.
 fn failed(
     view: &RunView<'_>,
     mut status: UpdateRunStatus,
@@ -473,38 +473,25 @@ fn failed(
         !is(&stage.conditions, SUCCEEDED, Truth::True)
             && condition(&stage.conditions, PROGRESSING).is_some()
     });
+    let fail = |conditions: &mut Vec<Condition>, reason: &str| {
+        for type_ in [PROGRESSING, SUCCEEDED] {
+            mark(view, conditions, type_, Truth::False, reason, &message);
+        }
+    };
     for StageStatus {
         conditions,
         end_time,
         ..
     } in open
     {
-        let reason = "StageUpdatingFailed";
-        mark(
-            view,
-            conditions,
-            PROGRESSING,
-            Truth::False,
-            reason,
-            &message,
-        );
-        mark(view, conditions, SUCCEEDED, Truth::False, reason, &message);
+        fail(conditions, "StageUpdatingFailed");
         *end_time = Some(view.time.to_owned());
     }
-    let (conditions, reason) = (&mut status.conditions, "UpdateRunFailed");
-    mark(
-        view,
-        conditions,
-        PROGRESSING,
-        Truth::False,
-        reason,
-        &message,
-    );
-    mark(view, conditions, SUCCEEDED, Truth::False, reason, &message);
+    fail(&mut status.conditions, "UpdateRunFailed");
     status
 }
 
-/// The status of a run, if it says something else than before. All conditions are about the run as it is.
+/// The status of a run, if it has changed. All conditions observe the current generation.
 fn written(view: &RunView<'_>, mut status: UpdateRunStatus) -> Option<HubWrite> {
     let deletion = status.deletion_stage_status.iter_mut();
     for stage in status.stages_status.iter_mut().chain(deletion) {

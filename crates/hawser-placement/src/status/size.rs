@@ -1,4 +1,4 @@
-//! The size of a status. A server stores objects of 1.5 MiB; a status that could not be stored would say nothing.
+//! The size of a status. A server stores objects of up to 1.5 MiB, and refuses a larger status as a whole.
 
 use crate::types::Condition;
 use crate::types::Truth;
@@ -15,7 +15,7 @@ const FIELDS: usize = 150;
 /// The resources of a cluster that are still listed as failed when there is little room.
 const FEW: usize = 5;
 
-/// What a status tells of one cluster.
+/// The details of one cluster in a status.
 struct ClusterDetails<'a> {
     conditions: &'a mut Vec<Condition>,
     failed: &'a mut Vec<FailedPlacement>,
@@ -46,7 +46,7 @@ pub(crate) fn fit_placement(status: &mut PlacementStatus) {
     fit(&mut clusters, MOST - bytes.min(most));
 }
 
-/// The same for the status of a binding.
+/// Leaves out details of a binding's status in the same order.
 pub(crate) fn fit_binding(status: &mut BindingStatus) {
     let details = ClusterDetails {
         conditions: &mut status.conditions,

@@ -1,4 +1,4 @@
-//! What is counted of staged update runs.
+//! The metrics of staged update runs.
 
 use std::collections::HashMap;
 
@@ -139,7 +139,7 @@ fn seconds(from: &str, to: &str) -> Option<f64> {
     Some(to.duration_since(from).as_secs_f64().max(0.0))
 }
 
-/// How long an approval took that is given.
+/// The time until an approval that was given.
 fn approved(task: &StageTaskStatus) -> Option<f64> {
     let of = |type_| condition(&task.conditions, type_);
     let (asked, given) = (
@@ -149,7 +149,7 @@ fn approved(task: &StageTaskStatus) -> Option<f64> {
     seconds(&asked.last_transition_time, &given.last_transition_time)
 }
 
-/// How long the clusters of a stage took that are all updated.
+/// The time that the clusters of a stage took, once all are updated.
 fn updated(stage: &StageStatus) -> Option<f64> {
     let ends = stage.clusters.iter().map(|cluster| {
         let succeeded = condition(&cluster.conditions, "Succeeded");

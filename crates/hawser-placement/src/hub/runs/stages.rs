@@ -57,7 +57,7 @@ pub(super) struct Run<'v, 'a> {
 /// The bindings of the run's clusters.
 type RunBindings<'a> = BTreeMap<&'a str, &'a Binding>;
 
-/// How far the clusters of a stage are.
+/// The progress of the clusters of a stage.
 #[derive(Default)]
 struct Counted {
     in_flight: usize,
@@ -289,7 +289,7 @@ impl<'v, 'a> Run<'v, 'a> {
         Ok(counted)
     }
 
-    /// What the run says while clusters are updated.
+    /// The condition of the run while clusters are updated.
     fn progress(counted: &Counted, stage: &str) -> (Truth, &'static str, String) {
         if counted.stuck.is_empty() {
             let message = format!("Stage {stage} is being updated");
