@@ -507,8 +507,6 @@ impl<'a> FederatedPass<'a> {
                         return Some(CopyOutcome::of(status));
                     }
                 }
-                // Sent again when it may be.
-                Answer::Failed(Failure::Contested(_)) => return Some(CopyOutcome::of(last)),
                 Answer::Failed(failure) => {
                     let problem = with_status(failure, last);
                     let event = Event::Failed(operation, copy_name(), &problem);

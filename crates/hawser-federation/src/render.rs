@@ -1,7 +1,8 @@
 //! Rendering of a member's object: template, retained fields, overrides, managed label, in this order.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use kube_lang::object::pointer::unescape;
 use kube_lang::object::{Object, ObjectError, json_type};
 
 use crate::overrides::patch::{self, PatchError, Step};
@@ -9,6 +10,9 @@ use crate::retention::{RetentionError, retain};
 use crate::status::CopyStatus;
 use crate::types::MANAGED;
 use crate::types::type_config::ApiResource;
+
+/// The path of an override of a single annotation, before its key.
+const ANNOTATION_PATH: &str = "/metadata/annotations/";
 
 /// A field of the template that is ignored, because controllers in the members own it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +147,9 @@ pub fn render(
     };
     let before = identity(&wanted);
     patch::apply(&mut wanted, steps)?;
+    if let Some(copy) = copy {
+        keep_reserved_annotations(&mut wanted, copy, steps);
+    }
     if identity(&wanted) != before {
         return Err(RenderError::Renamed);
     }
@@ -182,6 +189,38 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// Keeps the copy's annotations that are reserved for Kubernetes where an override replaces all annotations. The
+/// controllers of the member write them again at once, such as the revision of a Deployment. An override that names one
+/// of them applies.
+fn keep_reserved_annotations(wanted: &mut Value, copy: &Object, steps: &[Step]) {
+    let named = |key: &str| {
+        let mut keys = (steps.iter()).filter_map(|step| step.path.strip_prefix(ANNOTATION_PATH));
+        keys.any(|named| unescape(named) == key)
+    };
+    let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (key, value) in copy.annotations() {
+        if !is_reserved(key) || named(key) {
+            continue;
+        }
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.entry(key).or_insert_with(|| value.into());
+        }
+    }
+}
+
+/// Whether a key has a prefix that is reserved for Kubernetes.
+fn is_reserved(key: &str) -> bool {
+    let is_in = |prefix: &str, domain: &str| {
+        let subdomain = prefix.strip_suffix(domain);
+        subdomain.is_some_and(|subdomain| subdomain.is_empty() || subdomain.ends_with('.'))
+    };
+    key.split_once('/')
+        .is_some_and(|(prefix, _)| is_in(prefix, "kubernetes.io") || is_in(prefix, "k8s.io"))
+}
+
 /// Removes labels that are no map of strings, as KubeFed does when it sets the managed label.
 fn drop_malformed_labels(wanted: &mut Value) {
     let Some(Value::Object(metadata)) = wanted.get_mut("metadata") else {
@@ -198,8 +237,6 @@ fn drop_malformed_labels(wanted: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::overrides;
 
@@ -340,6 +377,27 @@ mod tests {
             labels.labels().collect::<Vec<_>>(),
             [("kubefed.io/managed", "true")]
         );
+    }
+
+    #[test]
+    fn annotations_of_kubernetes_outlive_an_override_of_all_annotations() {
+        let own = json!({"deployment.kubernetes.io/revision": "3", "k8s.io/a": "1", "own": "1"});
+        let copy = Object::new(json!({"metadata": {"annotations": own}})).unwrap();
+        let keys = |steps: Value| {
+            let spec = json!({"overrides": [{"clusterName": "c", "clusterOverrides": steps}]});
+            let got = rendered(&spec, Some(&copy)).unwrap().object;
+            let keys = got.annotations().map(|(key, _)| key.to_owned());
+            keys.collect::<Vec<_>>()
+        };
+        let all = json!({"path": "/metadata/annotations", "value": {"mine": "2"}});
+        assert_eq!(
+            keys(json!([all])),
+            ["deployment.kubernetes.io/revision", "k8s.io/a", "mine"]
+        );
+        let path = "/metadata/annotations/deployment.kubernetes.io~1revision";
+        let one = json!({"path": path, "op": "remove"});
+        assert_eq!(keys(json!([one])), ["k8s.io/a", "own"]);
+        assert!(!is_reserved("notk8s.io/a") && !is_reserved("kubernetes.io"));
     }
 
     #[test]

@@ -282,7 +282,6 @@ fn pause(repeated: u32) -> Duration {
 impl Imposed {
     /// The places that a write sets. `live` reads the known object, if that is needed to determine them.
     pub fn of(request: &Request, live: impl FnOnce() -> Option<Arc<Object>>) -> Self {
-        let uid_of = |object: &Object| object.uid().map(Arc::from);
         let (uid, places) = match request {
             Request::Read { .. } | Request::Find { .. } => (None, Vec::new()),
             Request::Create { .. } => (None, vec![(EXISTENCE.to_owned(), hash(THERE))]),
@@ -292,13 +291,9 @@ impl Imposed {
                 let uid = uid.or_else(|| live()?.uid().map(Arc::from));
                 (uid, places(patch.as_object()))
             }
-            Request::Replace { object, .. } => {
-                let change = live().map(|live| changed(&live, object, |_| true));
-                (uid_of(object), places(change.as_ref()))
-            }
+            Request::Replace { object, .. } => replacing(live(), object, |_| true),
             Request::ReplaceStatus { object, .. } => {
-                let change = live().map(|live| changed(&live, object, |field| field == "status"));
-                (uid_of(object), places(change.as_ref()))
+                replacing(live(), object, |field| field == "status")
             }
         };
         // Of what has no uid it is not known whether it is the same object.
@@ -311,8 +306,16 @@ impl Imposed {
     }
 }
 
-fn changed(live: &Object, object: &Object, keep: impl Fn(&str) -> bool) -> Map<String, Value> {
-    merge_patch::diff_of(live.root(), object.root(), keep)
+/// The uid and the places of an update. Rendered content may have no uid: then it is for the known object.
+fn replacing(
+    live: Option<Arc<Object>>,
+    object: &Object,
+    keep: impl Fn(&str) -> bool,
+) -> (Option<Arc<str>>, Vec<(String, u64)>) {
+    let live = live.as_deref();
+    let uid = object.uid().or_else(|| live?.uid());
+    let change = live.map(|live| merge_patch::diff_of(live.root(), object.root(), keep));
+    (uid.map(Arc::from), places(change.as_ref()))
 }
 
 /// The metadata that only servers set, or that identifies the object.

@@ -57,6 +57,30 @@ fn write(
 }
 
 #[test]
+fn rendered_content_without_a_uid_is_slowed_down_as_well() {
+    let mut contests = Contests::default();
+    let rendered = json!({
+        "apiVersion": "example.com/v1", "kind": "Thing",
+        "metadata": {"name": "a", "namespace": "default"}, "spec": {"size": 1},
+    });
+    let ours = Request::Replace {
+        key: key("a"),
+        object: Object::new(rendered).unwrap(),
+    };
+    let theirs = object("u", Value::Null);
+    for tick in 0..4 {
+        assert_eq!(write(&mut contests, &ours, &theirs, at(tick)), None);
+    }
+    let contest = write(&mut contests, &ours, &theirs, at(4)).unwrap();
+    assert_eq!(contest.place, "spec.size");
+    // Another object of this name is nobody's repetition.
+    assert_eq!(
+        write(&mut contests, &ours, &object("v", Value::Null), at(5)),
+        None
+    );
+}
+
+#[test]
 fn two_writers_who_insist_on_one_field_are_slowed_down_ever_more() {
     let mut contests = Contests::default();
     let ours = status("u", json!({"phase": "ours", "n": 1}));
