@@ -162,6 +162,15 @@ impl Stages {
         self.0.is_empty()
     }
 
+    /// Whether all requests report what has been done, so that nothing in a member waits for them.
+    pub fn only_report(&self) -> bool {
+        let mut writes = self.0.iter().flatten();
+        writes.all(|write| match write {
+            HubWrite::Status { place, .. } => !place.kind.ends_with("PolicySnapshot"),
+            _ => false,
+        })
+    }
+
     pub fn into_stages(self) -> impl Iterator<Item = Vec<HubWrite>> {
         self.0.into_iter()
     }

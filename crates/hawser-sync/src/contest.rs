@@ -291,9 +291,9 @@ impl Imposed {
                 let uid = uid.or_else(|| live()?.uid().map(Arc::from));
                 (uid, places(patch.as_object()))
             }
-            Request::Replace { object, .. } => replacing(live(), object, |_| true),
+            Request::Replace { object, .. } => replacing(live().as_deref(), object, |_| true),
             Request::ReplaceStatus { object, .. } => {
-                replacing(live(), object, |field| field == "status")
+                replacing(live().as_deref(), object, |field| field == "status")
             }
         };
         // Of what has no uid it is not known whether it is the same object.
@@ -308,11 +308,10 @@ impl Imposed {
 
 /// The uid and the places of an update. Rendered content may have no uid: then it is for the known object.
 fn replacing(
-    live: Option<Arc<Object>>,
+    live: Option<&Object>,
     object: &Object,
     keep: impl Fn(&str) -> bool,
 ) -> (Option<Arc<str>>, Vec<(String, u64)>) {
-    let live = live.as_deref();
     let uid = object.uid().or_else(|| live?.uid());
     let change = live.map(|live| merge_patch::diff_of(live.root(), object.root(), keep));
     (uid.map(Arc::from), places(change.as_ref()))

@@ -19,7 +19,7 @@ use hawser_placement::hub::overrides::{self, OverrideKind};
 use hawser_placement::hub::placement::{
     HubPolicy, HubWarning, PlacementView, WriteFailures, decide, latest_policy,
 };
-use hawser_placement::hub::{HubWrite, Place, reports};
+use hawser_placement::hub::{HubWrite, Place, Stages, reports};
 use hawser_placement::members::Members;
 use hawser_placement::names;
 use hawser_placement::selection::SelectionError;
@@ -59,6 +59,10 @@ const RECENT: usize = 8 << 20;
 /// The time after which an invalid override is read again, if it does not change.
 const INVALID_OVERRIDE: Duration = Duration::from_mins(1);
 
+/// The longest time that a status waits after the last write that members wait for, and the time between two looks.
+const STATUS_DELAY: Duration = Duration::from_secs(1);
+const STATUS_POLL: Duration = Duration::from_millis(25);
+
 /// The running hub.
 pub struct HubWorld {
     pub hub: Connection,
@@ -78,6 +82,8 @@ pub struct HubWorld {
     pub recent: Mutex<Recent>,
     /// The same of update runs.
     pub recent_runs: Mutex<Recent>,
+    /// Each pass that writes what members wait for has a clone.
+    pub placing: Arc<()>,
     /// Members whose foundation this process has looked at, by their uid.
     pub founded: Mutex<BTreeMap<Arc<str>, String>>,
 }
@@ -129,6 +135,8 @@ pub struct Known {
     works: LabelledForms<WorkOutline>,
     /// The selected objects, and the time of the selection.
     selected: Option<(SelectionTime, Arc<Selected>)>,
+    /// The last write that members wait for.
+    worked: Option<Instant>,
 }
 
 impl Known {
@@ -406,8 +414,16 @@ impl HubWorld {
                     None => Outcome::Settled,
                 });
             }
-            for stage in round.stages.into_stages() {
-                self.stage(id, &by, stage, &mut failures).await?;
+            if round.stages.only_report() {
+                if let Some(wait) = self.deferral(known) {
+                    return Ok(Outcome::Again(wait));
+                }
+                self.stages(id, &by, round.stages, &mut failures).await?;
+            } else {
+                known.worked = Some(Instant::now());
+                let placing = self.placing.clone();
+                self.stages(id, &by, round.stages, &mut failures).await?;
+                drop(placing);
             }
             for warning in round.warnings {
                 let HubWarning {
@@ -427,6 +443,21 @@ impl HubWorld {
         Err(Broken::Failed(
             "each write requires another one; the pass was stopped".to_owned(),
         ))
+    }
+
+    /// The time for which the status of a placement waits: while other placements are on their way to members, or until
+    /// members have answered. Then it is written once instead of several times, and holds up nothing.
+    fn deferral(&self, known: &Known) -> Option<Duration> {
+        let left = STATUS_DELAY.checked_sub(known.worked?.elapsed())?;
+        let is_unanswered = |work: &WorkOutline| {
+            let observed = work.status.conditions.iter();
+            !observed
+                .map(|condition| condition.observed_generation)
+                .any(|observed| observed == work.metadata.generation)
+        };
+        let waits =
+            Arc::strong_count(&self.placing) > 1 || known.works.all().iter().any(is_unanswered);
+        waits.then(|| left.min(STATUS_POLL))
     }
 
     /// Carries out the evictions of a placement, one after the other, so that each one knows what the last one took.
@@ -494,6 +525,19 @@ impl HubWorld {
         };
         let read = serde_json::from_value(found).map(Some);
         read.map_err(|error| Broken::Failed(format!("{kind} {name}: {error}")))
+    }
+
+    async fn stages(
+        &self,
+        id: &PlacementId,
+        by: &HubKey,
+        stages: Stages,
+        failures: &mut WriteFailures,
+    ) -> Result<(), Broken> {
+        for stage in stages.into_stages() {
+            self.stage(id, by, stage, failures).await?;
+        }
+        Ok(())
     }
 
     /// Sends the requests of a stage together. A failed Work concerns only its binding, and a failed copy of the status

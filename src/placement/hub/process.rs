@@ -263,6 +263,7 @@ impl Working {
             forms: HubForms::new(watch),
             recent: Mutex::default(),
             recent_runs: Mutex::default(),
+            placing: Arc::default(),
             founded: Mutex::default(),
         });
         let mut passes = JoinSet::new();

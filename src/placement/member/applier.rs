@@ -27,7 +27,7 @@ use super::pass::WorkPass;
 use super::sides::{APPLIED_WORK, MemberSides, WORK};
 
 /// The number of Works of a member that are processed concurrently.
-pub const WORKERS: usize = 8;
+pub const WORKERS: usize = 32;
 /// The time for which a pass waits for the first list of a kind; after that, it reads the objects one by one.
 const LISTING: Duration = Duration::from_secs(5);
 
