@@ -26,7 +26,7 @@ fn main() {
     println!(
         "placements and members; one PickN placement of 3 with a label, a property and a spread constraint"
     );
-    for size in [10, 100, 1000] {
+    for size in [10, 30, 100, 300, 1000] {
         let fleet: Members = (0..size).map(member).collect();
         let (mut spent, mut rounds, mut scheduled) = (Duration::ZERO, 0, Duration::ZERO);
         for number in 0..size {

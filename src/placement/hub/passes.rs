@@ -59,9 +59,10 @@ const RECENT: usize = 8 << 20;
 /// The time after which an invalid override is read again, if it does not change.
 const INVALID_OVERRIDE: Duration = Duration::from_mins(1);
 
-/// The longest time that a status waits after the last write that members wait for, and the time between two looks.
+/// The longest time that a status waits after the last write that members wait for.
 const STATUS_DELAY: Duration = Duration::from_secs(1);
-const STATUS_POLL: Duration = Duration::from_millis(25);
+/// The time after which a status is looked at again that only waits for other placements.
+const STATUS_POLL: Duration = Duration::from_millis(100);
 
 /// The running hub.
 pub struct HubWorld {
@@ -445,19 +446,20 @@ impl HubWorld {
         ))
     }
 
-    /// The time for which the status of a placement waits: while other placements are on their way to members, or until
-    /// members have answered. Then it is written once instead of several times, and holds up nothing.
+    /// The time for which the status of a placement waits: until members have answered, and while other placements are on
+    /// their way to members. Then it is written once instead of several times, and holds up nothing.
     fn deferral(&self, known: &Known) -> Option<Duration> {
         let left = STATUS_DELAY.checked_sub(known.worked?.elapsed())?;
-        let is_unanswered = |work: &WorkOutline| {
-            let observed = work.status.conditions.iter();
-            !observed
-                .map(|condition| condition.observed_generation)
-                .any(|observed| observed == work.metadata.generation)
+        let is_answered = |work: &WorkOutline| {
+            let mut conditions = work.status.conditions.iter();
+            conditions.any(|one| one.observed_generation == work.metadata.generation)
         };
-        let waits =
-            Arc::strong_count(&self.placing) > 1 || known.works.all().iter().any(is_unanswered);
-        waits.then(|| left.min(STATUS_POLL))
+        if !known.works.all().iter().all(is_answered) {
+            // The answer is an event.
+            return Some(left);
+        }
+        let is_busy = Arc::strong_count(&self.placing) > 1;
+        is_busy.then(|| left.min(STATUS_POLL))
     }
 
     /// Carries out the evictions of a placement, one after the other, so that each one knows what the last one took.
