@@ -74,14 +74,25 @@ const RULES: &[Rule] = &[
         must_not_know: PRODUCTS,
     },
     Rule {
-        room: "crates/hawser-runtime/src/cluster",
+        room: "crates/hawser-runtime/src",
         except: &[],
         must_not_know: PRODUCTS,
     },
     Rule {
-        room: "crates/hawser-runtime/src/controller",
+        room: "crates/hawser-runtime/src",
         except: &[],
-        must_not_know: PRODUCTS,
+        // The words of the dialects.
+        must_not_know: &[
+            "sync_agent",
+            "kcp",
+            "PublishedResource",
+            "APIBinding",
+            "APIExport",
+            "orphan",
+            "Federated",
+            "FleetMember",
+            "Robot",
+        ],
     },
     Rule {
         room: "crates/kcp-playground/src",
