@@ -15,7 +15,9 @@
 //! | `webhook` | the admission webhook |
 
 pub(crate) mod catalog;
+pub(crate) mod error;
 pub(crate) mod events;
+pub(crate) mod key;
 pub(crate) mod members;
 pub(crate) mod mirrored;
 pub(crate) mod numbers;

@@ -16,7 +16,7 @@ use hawser_runtime::cluster::queue::{Outcome, QueueState};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::metrics::text::{Counter, Family, Gauge, Histogram, Name};
 
-use super::events::PlacementId;
+use super::key::PlacementId;
 use super::runs::numbers::RunNumbers;
 
 const SECONDS: &[f64] = &[

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
+use tracing::warn;
 
 use hawser_placement::admission::{
     Problems, check_cluster_override, check_override, check_tolerated,
@@ -45,7 +45,9 @@ use hawser_sync::{Answer, Contest, Failure, Found, Key, Labels, Request, Seen, S
 use kube_lang::names::dns1123_subdomain;
 use kube_lang::object::{Gvk, Object};
 
-use super::events::{HubEvents, HubKey, PlacementId, SelectionTime};
+use super::error::Broken;
+use super::events::{HubEvents, SelectionTime};
+use super::key::{HubKey, PlacementId};
 use super::numbers::HubNumbers;
 use super::objects::{self, HUB, HubRouter, read};
 use super::selectable::Selectable;
@@ -96,34 +98,6 @@ pub struct HubRules {
     pub force_delete: SignedDuration,
     /// Whether the agents of the fleet's networking are expected in members.
     pub networking: bool,
-}
-
-/// The reason why a pass ends early.
-pub(super) enum Broken {
-    /// A table is not complete; its completion leads here again.
-    Unknown,
-    /// Another writer undoes the writes.
-    Contested(Duration),
-    Failed(String),
-    /// Something else was there than was known.
-    Stale,
-}
-
-impl Broken {
-    pub(super) fn outcome(self, about: &HubKey) -> Outcome {
-        match self {
-            Self::Unknown => Outcome::Settled,
-            Self::Contested(wait) => Outcome::Again(wait),
-            Self::Stale => {
-                debug!(?about, "the cache is behind; trying again");
-                Outcome::Failed(None)
-            }
-            Self::Failed(problem) => {
-                error!(?about, problem, "retrying");
-                Outcome::Failed(None)
-            }
-        }
-    }
 }
 
 /// The stored objects of a placement, each parsed once for a version.

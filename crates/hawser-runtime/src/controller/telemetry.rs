@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Ended;
+use super::dialect::Ended;
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::Urgency;
 use crate::process::metrics::{Direction, Metrics};
