@@ -47,10 +47,9 @@ use hawser_runtime::controller::{
     BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
 };
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
-use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Lock, Terms, elect};
+use hawser_runtime::process::lease::{Fence, Leadership, LeaseOptions, elect};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
-use hawser_runtime::process::shutdown;
 use hawser_sync::{Scope, Store as _};
 use kube_lang::object::{Gvk, Object};
 
@@ -70,9 +69,6 @@ pub enum AgentError {
     #[error("lost the leadership: another agent of this name may lead now")]
     LeadershipLost,
 }
-
-/// The time limit for releasing the lease.
-const RELEASE: Duration = Duration::from_millis(1500);
 
 /// The server of kcp's kubeconfig is a workspace.
 const WORKSPACE: RequiredUrl = RequiredUrl {
@@ -415,9 +411,7 @@ impl Agent {
             info!("stopping: finishing active requests first");
         }
         work.end().await;
-        if let Some(leadership) = leadership {
-            shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
-        }
+        lifecycle::release(leadership).await;
         ended
     }
 
@@ -439,15 +433,12 @@ impl Agent {
         if self.options.leader_election == LeaderElection::Off {
             return None;
         }
-        let options = LeaseOptions {
-            lock: Lock::Lease,
-            namespace: self.options.namespace.clone(),
-            name: format!("syncagent.{}", self.options.agent_name),
-            identity: lease::identity(),
-            terms: Terms::USUAL,
-            fence,
-            metrics: Arc::clone(&self.metrics.metrics),
-        };
+        let options = LeaseOptions::usual(
+            &self.options.namespace,
+            format!("syncagent.{}", self.options.agent_name),
+            &fence,
+            &self.metrics.metrics,
+        );
         // Renewed there, too: neither a busy process nor busy sockets cost the lease.
         Some(apart.run(elect(self.lease.clone(), options)).await)
     }

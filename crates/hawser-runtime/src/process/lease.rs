@@ -22,7 +22,7 @@ mod term;
 
 pub use fence::{Fence, Fenced};
 pub use lock::Lock;
-pub use options::{LeaseOptions, Terms};
+pub use options::{LeaseOptions, Terms, identity};
 use term::{AcquireResult, End, Term, announce};
 
 /// The right to work, while it lasts. Dropping it releases nothing: others have to wait until the Lease expires.
@@ -60,19 +60,6 @@ pub async fn elect(connection: Connection, options: LeaseOptions) -> Leadership 
         }
         sleep(shortened(options.terms.retry)).await;
     }
-}
-
-/// The identity of this process: where it runs, and a unique part.
-pub fn identity() -> String {
-    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
-        .iter()
-        .find_map(|path| std::fs::read_to_string(path).ok())
-        .unwrap_or_default();
-    let host = match host.trim() {
-        "" => "localhost",
-        host => host,
-    };
-    format!("{host}_{}", Uuid::new_v4())
 }
 
 // === impl Leadership ===

@@ -1,9 +1,10 @@
-//! The options of an election.
+//! The options of an election, and the identity of a candidate.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::fence::Fence;
 use super::lock::Lock;
@@ -34,6 +35,21 @@ pub struct LeaseOptions {
     pub metrics: Arc<Metrics>,
 }
 
+impl LeaseOptions {
+    /// A Lease of this name, on the terms that agents of all kinds share.
+    pub fn usual(namespace: &str, name: String, fence: &Fence, metrics: &Arc<Metrics>) -> Self {
+        Self {
+            lock: Lock::Lease,
+            namespace: namespace.to_owned(),
+            name,
+            identity: identity(),
+            terms: Terms::USUAL,
+            fence: fence.clone(),
+            metrics: Arc::clone(metrics),
+        }
+    }
+}
+
 impl Terms {
     /// The defaults that agents of all kinds share.
     pub const USUAL: Self = Self {
@@ -47,4 +63,17 @@ impl Terms {
     pub(super) fn safe_until(&self, sent: Instant) -> Instant {
         sent + self.duration - self.duration / 5
     }
+}
+
+/// The identity of this process: where it runs, and a unique part.
+pub fn identity() -> String {
+    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())
+        .unwrap_or_default();
+    let host = match host.trim() {
+        "" => "localhost",
+        host => host,
+    };
+    format!("{host}_{}", Uuid::new_v4())
 }
