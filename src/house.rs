@@ -343,7 +343,9 @@ fn expanded(text: &str) -> (Vec<Vec<&str>>, &str) {
     match left.strip_prefix("::") {
         Some(left) if !name.is_empty() => {
             let (mut paths, left) = expanded(left);
-            paths.iter_mut().for_each(|path| path.insert(0, name));
+            for path in &mut paths {
+                path.insert(0, name);
+            }
             (paths, left)
         }
         _ => (vec![vec![name]], left),
