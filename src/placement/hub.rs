@@ -17,6 +17,7 @@
 pub(crate) mod catalog;
 pub(crate) mod error;
 pub(crate) mod events;
+pub(crate) mod forms;
 pub(crate) mod key;
 pub(crate) mod members;
 pub(crate) mod mirrored;

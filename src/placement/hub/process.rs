@@ -30,9 +30,10 @@ use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeErro
 
 use super::catalog::{Catalog, CatalogError};
 use super::events::HubEvents;
+use super::forms::HubForms;
 use super::numbers::HubNumbers;
 use super::objects::{self, DEFINITIONS, HUB, HubRouter};
-use super::passes::{self, HubForms, HubRules, HubWorld};
+use super::passes::{self, HubRules, HubWorld};
 use super::selectable::{Selectable, SelectionRules};
 #[cfg(feature = "webhook")]
 use super::webhook::{HubReviewer, HubWebhook};

@@ -23,9 +23,10 @@ use hawser_runtime::errors::chain;
 use hawser_sync::{Found, Labels, Store as _};
 
 use super::error::Broken;
+use super::forms::{Known, silent};
 use super::key::{HubKey, PlacementId};
 use super::objects::{self, read};
-use super::passes::{HubWorld, Known, ROUNDS, silent, time};
+use super::passes::{HubWorld, ROUNDS, time};
 
 pub(crate) mod index;
 pub(crate) mod numbers;
