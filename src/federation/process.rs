@@ -21,7 +21,6 @@ use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{self, Fence, LeaseOptions, elect};
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
-use hawser_runtime::process::shutdown;
 
 use super::events::EventRecorder;
 use super::host::{FederationSettings, SettingsError};
@@ -57,9 +56,6 @@ pub enum FederationError {
 
 /// The name of the lock.
 const LOCK: &str = "kubefed-controller-manager";
-/// The time limit for releasing the leadership.
-const RELEASE: Duration = Duration::from_millis(1500);
-
 /// Runs until a signal or an error stops it.
 pub async fn run(
     options: FederationOptions,
@@ -167,7 +163,7 @@ pub async fn run(
         () = lost.cancelled() => Err(FederationError::LeadershipLost),
     };
     work.end().await;
-    shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
+    lifecycle::release(Some(leadership)).await;
     ended
 }
 

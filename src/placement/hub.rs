@@ -15,7 +15,10 @@
 //! | `webhook` | the admission webhook |
 
 pub(crate) mod catalog;
+pub(crate) mod error;
 pub(crate) mod events;
+pub(crate) mod forms;
+pub(crate) mod key;
 pub(crate) mod members;
 pub(crate) mod mirrored;
 pub(crate) mod numbers;

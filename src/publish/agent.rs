@@ -38,6 +38,7 @@ pub mod events;
 pub mod explain;
 pub mod export;
 mod notices;
+mod numbers;
 pub mod observing;
 pub mod options;
 pub mod orphans;

@@ -251,7 +251,7 @@ fn the_page_on_the_agent_has_its_metrics_and_their_labels() -> Result<()> {
         std::fs::read_to_string(repository().join("crates/hawser-runtime/src/process/metrics.rs"))?;
     let (_, known) = source.split_once("\nmetrics! {\n").context("no metrics")?;
     let (known, _) = known.split_once("\n}\n").context("no end")?;
-    let known: BTreeMap<&str, Vec<&str>> = known
+    let mut known: BTreeMap<&str, Vec<&str>> = known
         .lines()
         .filter(|line| line.contains(" = "))
         .map(|line| {
@@ -259,6 +259,21 @@ fn the_page_on_the_agent_has_its_metrics_and_their_labels() -> Result<()> {
             (quoted.next().unwrap_or_default(), quoted.collect())
         })
         .collect();
+    // The agent's own: name, help, labels.
+    let source = std::fs::read_to_string(repository().join("src/publish/agent/numbers.rs"))?;
+    let of_agent = source.split("gauge(\n").skip(1).map(|call| {
+        let call = call.split(')').next().unwrap_or_default();
+        let mut quoted = call.split('"').skip(1).step_by(2);
+        let name = quoted.next().unwrap_or_default();
+        (name, quoted.skip(1).collect())
+    });
+    known.extend(of_agent);
+    let path = "crates/hawser-runtime/src/process/metrics/system.rs";
+    let system = std::fs::read_to_string(repository().join(path))?;
+    let of_system = system
+        .split('"')
+        .filter(|word| word.starts_with("process_"));
+    known.extend(of_system.map(|name| (name, Vec::new())));
     let text = std::fs::read_to_string(repository().join("docs/agent.md"))?;
     let (_, table) = text.split_once("\n## Metrics\n").context("no metrics")?;
     let shown: BTreeMap<&str, Vec<&str>> = table

@@ -69,10 +69,12 @@ pub async fn run(
         if rounds_left == 0 || last.steps.is_empty() {
             break;
         }
-        answers = send(cluster, &last.steps).await;
+        let sent = last.steps.iter().map(|step| cluster.send(&step.request));
+        answers = join_all(sent).await;
         let is_failed = |answer: &Answer| matches!(answer, Answer::Failed(_));
         if !last.then.is_empty() && !answers.iter().any(is_failed) {
-            answers.append(&mut send(cluster, &last.then).await);
+            let sent = last.then.iter().map(|step| cluster.send(&step.request));
+            answers.extend(join_all(sent).await);
             last.steps.append(&mut last.then);
         }
         requests += last.steps.len();
@@ -98,10 +100,6 @@ pub async fn run(
         asked,
         fingerprints,
     }
-}
-
-async fn send(cluster: &impl Cluster, steps: &[Step]) -> Vec<Answer> {
-    join_all(steps.iter().map(|step| cluster.send(&step.request))).await
 }
 
 /// One round: creates the subject, decides about it, reports on it. Returns every question of the decision, answered or

@@ -55,8 +55,6 @@ pub use subject::{Intent, Subject};
 pub use view::{Found, Freshness, Note, Question, Seen, View};
 
 #[cfg(test)]
-mod floors;
-#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod properties;

@@ -19,49 +19,13 @@ use hawser_placement::types::placement::Placement;
 use hawser_placement::types::policy::{ResourceSelectorTerm, SelectionScope};
 use hawser_runtime::cluster::cache::{Change, Table, What};
 use hawser_runtime::cluster::feed::EventHandler;
-use hawser_runtime::cluster::queue::{Queue, QueueKey, Urgency};
+use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_sync::Key;
 use kube_lang::object::{Gvk, Object};
 
+use super::key::{HubKey, PlacementId};
 use super::objects::{self, DEFINITIONS};
-use super::runs::RunIndex;
-
-/// A placement by its name; without a namespace it is one of the cluster scope.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PlacementId {
-    pub namespace: Option<Arc<str>>,
-    pub name: Arc<str>,
-}
-
-/// The unit of work in the queue.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum HubKey {
-    Placement(PlacementId),
-    Member(Arc<str>),
-    /// An override; without a namespace it is one of the cluster scope.
-    Override(PlacementId),
-    /// An update run; without a namespace it is one of the cluster scope.
-    Run(PlacementId),
-}
-
-impl PlacementId {
-    pub fn key(&self) -> Key {
-        let kind = match self.namespace {
-            None => "ClusterResourcePlacement",
-            Some(_) => "ResourcePlacement",
-        };
-        objects::key(kind, self.namespace.as_deref(), &self.name)
-    }
-}
-
-impl QueueKey for HubKey {
-    fn tenant(&self) -> &Arc<str> {
-        match self {
-            Self::Placement(id) | Self::Override(id) | Self::Run(id) => &id.name,
-            Self::Member(name) => name,
-        }
-    }
-}
+use super::runs::index::RunIndex;
 
 /// The hashes of those parts of a member that scheduling uses, and its last heartbeat.
 struct MemberTraits {

@@ -19,9 +19,10 @@ use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::cluster::wire::collection;
 use hawser_sync::{Seen, Store as _};
 
-use super::events::HubKey;
+use super::error::Broken;
+use super::key::HubKey;
 use super::objects;
-use super::passes::{Broken, HubWorld, time};
+use super::passes::{HubWorld, time};
 
 const KIND: &str = "MemberCluster";
 /// More rounds than any pass over a member needs.

@@ -15,9 +15,10 @@ use hawser_runtime::cluster::wire::{Endpoint, Router};
 use hawser_sync::{Answer, Failure, Request, Scope, Seen, Store as _};
 use kube_lang::object::Gvk;
 
-use super::events::HubKey;
+use super::error::Broken;
+use super::key::HubKey;
 use super::objects::HUB;
-use super::passes::{Broken, HubWorld};
+use super::passes::HubWorld;
 
 /// The delay after which a status that the hub refused is written again.
 const AGAIN: Duration = Duration::from_mins(1);

@@ -16,7 +16,7 @@ use hawser_runtime::cluster::queue::{Outcome, QueueState};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::metrics::text::{Counter, Family, Gauge, Histogram, Name};
 
-use super::events::PlacementId;
+use super::key::PlacementId;
 use super::runs::numbers::RunNumbers;
 
 const SECONDS: &[f64] = &[
@@ -84,13 +84,13 @@ impl HubNumbers {
             evicted: Mutex::default(),
             cycles: Family::unused(name(
                 "scheduling_cycle_duration_milliseconds",
-                "Duration of scheduling cycles in milliseconds.",
+                "Duration of rounds of decisions about a placement, scheduling included, in milliseconds.",
                 &["is_failed", "needs_requeue"],
                 MILLISECONDS,
             )),
             scheduling: Family::new(name(
                 "scheduling_active_workers",
-                "Number of workers that schedule.",
+                "Number of running passes of the hub.",
                 &[],
                 SECONDS,
             )),

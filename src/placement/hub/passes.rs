@@ -1,6 +1,6 @@
 //! The pass over one placement or override: read, decide, send requests, until nothing is left to write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
+use tracing::warn;
 
 use hawser_placement::admission::{
     Problems, check_cluster_override, check_override, check_tolerated,
@@ -20,21 +20,15 @@ use hawser_placement::hub::placement::{
     HubPolicy, HubWarning, PlacementView, WriteFailures, decide, latest_policy,
 };
 use hawser_placement::hub::{HubWrite, Place, Stages, reports};
-use hawser_placement::members::Members;
 use hawser_placement::names;
 use hawser_placement::selection::SelectionError;
 use hawser_placement::snapshots::{Scope as PlacementScope, Selected};
-use hawser_placement::types::binding::{Binding, PolicySnapshot, ResourceSnapshot};
-use hawser_placement::types::cluster::MemberCluster;
 use hawser_placement::types::eviction::{DisruptionBudget, Eviction};
-use hawser_placement::types::overrides::{
-    ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
-    ResourceOverrideSnapshot,
-};
+use hawser_placement::types::overrides::{ClusterResourceOverride, ResourceOverride};
 use hawser_placement::types::placement::{Placement, StatusReport};
 use hawser_placement::types::work::WorkOutline;
 use hawser_placement::types::{Metadata, Resource};
-use hawser_runtime::cluster::cache::{Cache, Forms, LabelledForms, Table};
+use hawser_runtime::cluster::cache::{Cache, LabelledForms, Table};
 use hawser_runtime::cluster::connection::{Call, Connection};
 use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
 use hawser_runtime::cluster::queue::{Outcome, Work};
@@ -45,16 +39,16 @@ use hawser_sync::{Answer, Contest, Failure, Found, Key, Labels, Request, Seen, S
 use kube_lang::names::dns1123_subdomain;
 use kube_lang::object::{Gvk, Object};
 
-use super::events::{HubEvents, HubKey, PlacementId, SelectionTime};
+use super::error::Broken;
+use super::events::HubEvents;
+use super::forms::{HubForms, Known, Recent};
+use super::key::{HubKey, PlacementId};
 use super::numbers::HubNumbers;
 use super::objects::{self, HUB, HubRouter, read};
 use super::selectable::Selectable;
 
 /// The maximum number of rounds. A pass that needs more would never end.
 pub(super) const ROUNDS: usize = 64;
-
-/// The bytes of JSON that are kept parsed between the passes over placements.
-const RECENT: usize = 8 << 20;
 
 /// The time after which an invalid override is read again, if it does not change.
 const INVALID_OVERRIDE: Duration = Duration::from_mins(1);
@@ -97,129 +91,6 @@ pub struct HubRules {
     pub force_delete: SignedDuration,
     /// Whether the agents of the fleet's networking are expected in members.
     pub networking: bool,
-}
-
-/// The reason why a pass ends early.
-pub(super) enum Broken {
-    /// A table is not complete; its completion leads here again.
-    Unknown,
-    /// Another writer undoes the writes.
-    Contested(Duration),
-    Failed(String),
-    /// Something else was there than was known.
-    Stale,
-}
-
-impl Broken {
-    pub(super) fn outcome(self, about: &HubKey) -> Outcome {
-        match self {
-            Self::Unknown => Outcome::Settled,
-            Self::Contested(wait) => Outcome::Again(wait),
-            Self::Stale => {
-                debug!(?about, "the cache is behind; trying again");
-                Outcome::Failed(None)
-            }
-            Self::Failed(problem) => {
-                error!(?about, problem, "retrying");
-                Outcome::Failed(None)
-            }
-        }
-    }
-}
-
-/// The stored objects of a placement, each parsed once for a version.
-#[derive(Default)]
-pub struct Known {
-    pub(super) policies: LabelledForms<PolicySnapshot>,
-    pub(super) snapshots: LabelledForms<ResourceSnapshot>,
-    pub(super) bindings: LabelledForms<Binding>,
-    works: LabelledForms<WorkOutline>,
-    /// The selected objects, and the time of the selection.
-    selected: Option<(SelectionTime, Arc<Selected>)>,
-    /// The last write that members wait for.
-    worked: Option<Instant>,
-}
-
-impl Known {
-    fn bytes(&self) -> usize {
-        let selected = self.selected.as_ref();
-        let selected = selected.map_or(0, |(_, selected)| selected.bytes());
-        let stored = self.policies.bytes() + self.snapshots.bytes() + self.bindings.bytes();
-        stored + self.works.bytes() + selected
-    }
-
-    /// Keeps no resources: what was selected, and what snapshots have.
-    pub(super) fn forget_resources(&mut self) {
-        self.snapshots = LabelledForms::default();
-        self.selected = None;
-    }
-}
-
-/// The facts known at the end of passes, for the placements that were processed last.
-#[derive(Default)]
-pub struct Recent {
-    young: HashMap<PlacementId, Known>,
-    old: HashMap<PlacementId, Known>,
-    /// The size of the young entries.
-    bytes: usize,
-}
-
-impl Recent {
-    pub(super) fn take(&mut self, id: &PlacementId) -> Known {
-        if let Some(known) = self.young.remove(id) {
-            self.bytes = self.bytes.saturating_sub(known.bytes());
-            return known;
-        }
-        self.old.remove(id).unwrap_or_default()
-    }
-
-    pub(super) fn put(&mut self, id: &PlacementId, known: Known) {
-        if self.bytes > RECENT / 2 {
-            self.old = std::mem::take(&mut self.young);
-            self.bytes = 0;
-        }
-        self.bytes += known.bytes();
-        self.young.insert(id.clone(), known);
-    }
-}
-
-/// The objects that every placement depends on, each parsed once for a version.
-pub struct HubForms {
-    cluster_override_specs: Forms<ClusterResourceOverride, Arc<[Arc<ClusterResourceOverride>]>>,
-    override_specs: Forms<ResourceOverride, Arc<[Arc<ResourceOverride>]>>,
-    pub(super) clusters: Forms<MemberCluster, Members>,
-    pub(super) cluster_overrides:
-        Forms<ClusterResourceOverrideSnapshot, Arc<[Arc<ClusterResourceOverrideSnapshot>]>>,
-    evictions: Forms<Eviction, Arc<[Arc<Eviction>]>>,
-    pub(super) overrides: Forms<ResourceOverrideSnapshot, Arc<[Arc<ResourceOverrideSnapshot>]>>,
-}
-
-impl HubForms {
-    /// `watch` watches a kind of the fleet.
-    pub fn new(watch: impl Fn(&str) -> Arc<SharedWatch>) -> Self {
-        Self {
-            cluster_override_specs: Forms::of(watch("ClusterResourceOverride").table()),
-            override_specs: Forms::of(watch("ResourceOverride").table()),
-            clusters: Forms::of(watch("MemberCluster").table()).or(silent),
-            cluster_overrides: Forms::of(watch("ClusterResourceOverrideSnapshot").table()),
-            evictions: Forms::of(watch("ClusterResourcePlacementEviction").table()),
-            overrides: Forms::of(watch("ResourceOverrideSnapshot").table()),
-        }
-    }
-}
-
-/// The form of a member that cannot be read: it exists, so that its objects stay, and has no content, so that it gets
-/// no new ones.
-pub(super) fn silent(text: &[u8]) -> Option<MemberCluster> {
-    #[derive(serde::Deserialize)]
-    struct Named {
-        metadata: Metadata,
-    }
-    let Named { metadata } = serde_json::from_slice(text).ok()?;
-    Some(MemberCluster {
-        metadata,
-        ..MemberCluster::default()
-    })
 }
 
 /// The time in the format of conditions.

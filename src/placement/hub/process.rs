@@ -25,15 +25,15 @@ use hawser_runtime::cluster::queue::Urgency;
 use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{WatchRegistry, lifecycle, work};
 use hawser_runtime::errors::chain;
-use hawser_runtime::process::lease::{self, Fence, LeaseOptions, Lock, Terms, elect};
+use hawser_runtime::process::lease::{Fence, LeaseOptions, elect};
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
-use hawser_runtime::process::shutdown;
 
 use super::catalog::{Catalog, CatalogError};
 use super::events::HubEvents;
+use super::forms::HubForms;
 use super::numbers::HubNumbers;
 use super::objects::{self, DEFINITIONS, HUB, HubRouter};
-use super::passes::{self, HubForms, HubRules, HubWorld};
+use super::passes::{self, HubRules, HubWorld};
 use super::selectable::{Selectable, SelectionRules};
 #[cfg(feature = "webhook")]
 use super::webhook::{HubReviewer, HubWebhook};
@@ -83,8 +83,6 @@ pub enum HubError {
 
 /// The name of the lock, which is the original's: the two never work at the same time.
 const LOCK: &str = "136224848560.hub.fleet.azure.com";
-/// The time limit for releasing the leadership.
-const RELEASE: Duration = Duration::from_millis(1500);
 /// Passes that may run at the same time.
 const WORKERS: usize = 64;
 /// The interval of discovery if no definition changes.
@@ -142,15 +140,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     let leadership = match &options.election {
         None => None,
         Some(namespace) => {
-            let lease = LeaseOptions {
-                lock: Lock::Lease,
-                namespace: namespace.clone(),
-                name: LOCK.to_owned(),
-                identity: lease::identity(),
-                terms: Terms::USUAL,
-                fence: fence.clone(),
-                metrics: Arc::clone(&numbers.metrics),
-            };
+            let lease = LeaseOptions::usual(namespace, LOCK.to_owned(), &fence, &numbers.metrics);
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 leadership = elect(aside, lease) => Some(leadership),
@@ -165,9 +155,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         () = lost.cancelled() => Err(HubError::LeadershipLost),
     };
     working.end().await;
-    if let Some(leadership) = leadership {
-        shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
-    }
+    lifecycle::release(leadership).await;
     ended
 }
 

@@ -1,11 +1,9 @@
 //! The pass over one staged update run.
 
-use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
-use parking_lot::RwLock;
 use serde::Deserialize as _;
 use tracing::warn;
 
@@ -18,80 +16,20 @@ use hawser_placement::snapshots::Scope as PlacementScope;
 use hawser_placement::types::cluster::MemberCluster;
 use hawser_placement::types::placement::Placement;
 use hawser_placement::types::runs::{ApprovalRequest, UpdateRun, UpdateStrategy};
-use hawser_runtime::cluster::cache::{Change, What};
 use hawser_runtime::cluster::connection::Call;
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::errors::chain;
 use hawser_sync::{Found, Labels, Store as _};
 
-use super::events::{HubKey, PlacementId};
+use super::error::Broken;
+use super::forms::{Known, silent};
+use super::key::{HubKey, PlacementId};
 use super::objects::{self, read};
-use super::passes::{Broken, HubWorld, Known, ROUNDS, silent, time};
+use super::passes::{HubWorld, ROUNDS, time};
 
+pub(crate) mod index;
 pub(crate) mod numbers;
-
-/// The runs that are not over, by the placements that they roll out.
-#[derive(Default)]
-pub struct RunIndex(RwLock<HashMap<PlacementId, HashSet<PlacementId>>>);
-
-impl RunIndex {
-    /// Queues the runs that a change concerns.
-    pub fn note(&self, change: &Change, add: &impl Fn(HubKey)) {
-        let (key, object) = (&change.key, &*change.object);
-        let near = |name: &str| PlacementId {
-            namespace: key.namespace.clone(),
-            name: name.into(),
-        };
-        match &*key.kind.kind {
-            "ClusterStagedUpdateRun" | "StagedUpdateRun" => {
-                let id = near(&key.name);
-                let run = read::<UpdateRun>(object).ok();
-                if let Some(run) = run {
-                    let placement = near(&run.spec.placement_name);
-                    let is_there = change.what != What::Gone && !is_over(&run);
-                    self.set(placement, &id, is_there);
-                }
-                add(HubKey::Run(id));
-            }
-            "ClusterApprovalRequest" | "ApprovalRequest" => {
-                let run = object.as_value()["spec"]["parentStageRollout"].as_str();
-                if let Some(run) = run {
-                    add(HubKey::Run(near(run)));
-                }
-            }
-            "ClusterResourcePlacement" | "ResourcePlacement" => self.of(&near(&key.name), add),
-            "ClusterResourceBinding"
-            | "ResourceBinding"
-            | "ClusterSchedulingPolicySnapshot"
-            | "SchedulingPolicySnapshot" => {
-                let placement = object.label(names::PARENT_PLACEMENT);
-                if let Some(placement) = placement {
-                    self.of(&near(placement), add);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn set(&self, placement: PlacementId, run: &PlacementId, is_there: bool) {
-        let mut all = self.0.write();
-        if is_there {
-            all.entry(placement).or_default().insert(run.clone());
-        } else if let Some(runs) = all.get_mut(&placement) {
-            runs.remove(run);
-            if runs.is_empty() {
-                all.remove(&placement);
-            }
-        }
-    }
-
-    fn of(&self, placement: &PlacementId, add: &impl Fn(HubKey)) {
-        for run in self.0.read().get(placement).into_iter().flatten() {
-            add(HubKey::Run(run.clone()));
-        }
-    }
-}
 
 /// The objects of users on which the begin and the failure of a run depend, read live: a run may be created right after
 /// them, before their events arrive.

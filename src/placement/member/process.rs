@@ -1,7 +1,6 @@
 //! The process of the agent, from start to end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -12,9 +11,8 @@ use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, 
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::events as recorded;
 use hawser_runtime::controller::lifecycle;
-use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Lock, Terms, elect};
+use hawser_runtime::process::lease::{Fence, LeaseOptions, elect};
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
-use hawser_runtime::process::shutdown;
 
 use super::acting::{AtWork, Shared};
 use super::numbers::MemberNumbers;
@@ -39,9 +37,6 @@ pub enum MemberError {
 
 /// The name of the lock.
 const LOCK: &str = "136224848560.member.fleet.azure.com";
-/// The time limit for releasing the leadership.
-const RELEASE: Duration = Duration::from_millis(1500);
-
 /// Runs until a signal or an error stops it.
 pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), MemberError> {
     let numbers = MemberNumbers::new();
@@ -86,15 +81,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
     );
     let leadership = match (&options.lease_namespace, &fence) {
         (Some(namespace), Some(fence)) => {
-            let lease = LeaseOptions {
-                lock: Lock::Lease,
-                namespace: namespace.clone(),
-                name: LOCK.to_owned(),
-                identity: lease::identity(),
-                terms: Terms::USUAL,
-                fence: fence.clone(),
-                metrics: Arc::clone(metrics),
-            };
+            let lease = LeaseOptions::usual(namespace, LOCK.to_owned(), fence, metrics);
             let at = own.map_or(&hub, |own| &own.connection).clone();
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
@@ -137,10 +124,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
         () = acting => Ok(()),
     };
     at_work.end_all().await;
-    if let Some(leadership) = leadership {
-        let release = Leadership::release(leadership);
-        shutdown::within(RELEASE, "releasing the lease", release).await;
-    }
+    lifecycle::release(leadership).await;
     ended
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
 use super::passes::{ObjectPass, Passes};
 use super::plan;
@@ -32,7 +33,6 @@ use hawser_runtime::cluster::wire::dry_run;
 use hawser_runtime::controller::{Dialect as _, PassDialect as _, Withheld};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
-use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::reason::Class;
 use hawser_sync::{
     Answer, Cluster, Failure, Key, Outcome, Reason, Request, Scope, Seen, Store as _, run,
@@ -174,9 +174,9 @@ impl Explainer {
     /// `changed` replace the stored ones of their names.
     pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
         let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
-        let metrics = Arc::new(Metrics::new());
+        let metrics = AgentMetrics::new();
         // Closed for good: whatever is not a dry run is refused before it is sent.
-        let planes = Connections::connect(&options, &metrics, &Fence::closed(), &apart)?;
+        let planes = Connections::connect(&options, &metrics.metrics, &Fence::closed(), &apart)?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
+use super::numbers::AgentMetrics;
 use super::passes;
 use super::publishing::{self, Publishing};
 use hawser_runtime::cluster::events::{Counts, Recorder};
@@ -16,10 +17,18 @@ pub const CONTROLLER: &str = "syncagent-sync";
 /// The interval of metrics that are polled.
 const INTERVAL: Duration = Duration::from_secs(5);
 
+/// The side of the service cluster in metrics.
+const SERVICE: &str = "service";
+
 /// Updates polled metrics at intervals.
-pub fn watch_numbers(publishing: Arc<Publishing>, recorder: Recorder) -> AbortOnDropHandle<()> {
+pub fn watch_numbers(
+    publishing: Arc<Publishing>,
+    metrics: Arc<AgentMetrics>,
+    recorder: Recorder,
+) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let metrics = &publishing.metrics;
+        let agent = metrics;
+        let metrics = &agent.metrics;
         let mut told = Counts::default();
         let mut caches = CacheGauges::default();
         let mut ticks = tokio::time::interval(INTERVAL);
@@ -29,9 +38,12 @@ pub fn watch_numbers(publishing: Arc<Publishing>, recorder: Recorder) -> AbortOn
             metrics.queue(CONTROLLER, passes::WORKERS, passes);
             let looks = publishing.queue.state();
             metrics.queue(publishing::CONTROLLER, publishing::WORKERS, looks);
-            caches.take(metrics, &publishing.cache, |side| {
-                if &*side.0 == "kcp" { "kcp" } else { "service" }
+            let gone = caches.take(metrics, &publishing.cache, |side| {
+                if &*side.0 == "kcp" { "kcp" } else { SERVICE }
             });
+            for (_, kind) in gone.iter().filter(|(side, _)| *side == SERVICE) {
+                agent.forget(kind);
+            }
             let now = recorder.counts();
             let fates = [
                 (EventFate::Sent, now.sent - told.sent),

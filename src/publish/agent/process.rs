@@ -22,6 +22,7 @@ use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
 use super::events::Announcer;
 use super::export::{self, ExportChannels, ExportStatus, Exporter, Members};
+use super::numbers::AgentMetrics;
 use super::observing::watch_numbers;
 use super::options::{AgentOptions, Controller, LeaderElection};
 use super::passes::{Passes, WORKERS};
@@ -35,7 +36,7 @@ use super::sweep::Sweep;
 use super::workspaces::Workspaces;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Coverage};
-use hawser_runtime::cluster::config::{ConfigError, Environment, Source, Watched};
+use hawser_runtime::cluster::config::{ConfigError, Environment, RequiredUrl, Source, Watched};
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::discovery::Discovery;
 use hawser_runtime::cluster::events::{self, Recorder};
@@ -46,10 +47,9 @@ use hawser_runtime::controller::{
     BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
 };
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
-use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Lock, Terms, elect};
+use hawser_runtime::process::lease::{Fence, Leadership, LeaseOptions, elect};
 use hawser_runtime::process::metrics::Metrics;
-use hawser_runtime::process::serve::{self, Health, Pages, ServeError};
-use hawser_runtime::process::shutdown;
+use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 use hawser_sync::{Scope, Store as _};
 use kube_lang::object::{Gvk, Object};
 
@@ -70,8 +70,11 @@ pub enum AgentError {
     LeadershipLost,
 }
 
-/// The time limit for releasing the lease.
-const RELEASE: Duration = Duration::from_millis(1500);
+/// The server of kcp's kubeconfig is a workspace.
+const WORKSPACE: RequiredUrl = RequiredUrl {
+    part: "/clusters/",
+    complaint: "which is not a kcp workspace: the URL of its current context needs /clusters/<workspace>",
+};
 
 /// The conditions of readiness.
 const GATES: [&str; 2] = ["kcp", "caches"];
@@ -79,7 +82,7 @@ const GATES: [&str; 2] = ["kcp", "caches"];
 /// Runs until stopped, or until the agent cannot go on.
 pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), AgentError> {
     let options = Arc::new(options);
-    let metrics = Arc::new(Metrics::new());
+    let metrics = AgentMetrics::new();
     metrics.published(0);
     let health = Arc::new(Health::missing(GATES));
     let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
@@ -89,7 +92,7 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
         LeaderElection::Off => Fence::always_open(),
         LeaderElection::On => Fence::closed(),
     };
-    let planes = Connections::connect(&options, &metrics, &fence, &apart)?;
+    let planes = Connections::connect(&options, &metrics.metrics, &fence, &apart)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         located = locate(&planes.kcp, &options.slice) => located?,
@@ -101,17 +104,18 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
 
 async fn pages(
     options: &AgentOptions,
-    metrics: &Arc<Metrics>,
+    metrics: &Arc<AgentMetrics>,
     health: &Arc<Health>,
     stop: &CancellationToken,
     apart: &DedicatedThread,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
     let mut served = Vec::new();
+    let metrics = Arc::clone(metrics);
     let wanted = [
         (
             "--metrics-address",
             &options.metrics_address,
-            Pages::Metrics(Arc::clone(metrics)),
+            Pages::Site(Arc::new(MetricsPage(move || metrics.render()))),
         ),
         (
             "--health-address",
@@ -168,7 +172,7 @@ impl Connections {
             apart.within(|| lease.renew(config.clone()))?;
             service.renew(config)
         });
-        let kcp = Source::workspace(&options.kcp_kubeconfig);
+        let kcp = Source::file(&options.kcp_kubeconfig, WORKSPACE);
         let (kcp, watched) = connect(kcp, "kcp", in_flight.kcp.get())?;
         let second = lifecycle::renew(watched, &kcp);
         Ok(Self {
@@ -196,7 +200,7 @@ pub(super) struct Agent {
     brakes: Arc<BrakeRegistry>,
     owners: watch::Sender<()>,
     complete: Arc<Notify>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<AgentMetrics>,
     /// Kinds whose first list has been handled.
     listed: watch::Receiver<HashSet<Arc<Gvk>>>,
     /// Watches of control kinds, and the task that handles their events.
@@ -210,7 +214,7 @@ impl Agent {
         options: Arc<AgentOptions>,
         planes: &Connections,
         located: Located,
-        metrics: &Arc<Metrics>,
+        metrics: &Arc<AgentMetrics>,
     ) -> Self {
         let sides = Sides::default();
         let cache = match options.workspace_cache {
@@ -259,7 +263,7 @@ impl Agent {
             QuietPeriod::default(),
         ));
         let owners = watch::Sender::new(());
-        let (told, counted) = (owners.clone(), Arc::clone(metrics));
+        let (told, counted) = (owners.clone(), Arc::clone(&metrics.metrics));
         let brake = approvals::options(options.deletion_brake);
         let brakes = BrakeRegistry::new(brake, move |change| {
             counted.held_deletions(&change.kind.kind, change.held);
@@ -287,7 +291,7 @@ impl Agent {
             conditions: Arc::clone(&conditions),
             brakes: Arc::clone(&brakes),
             owners: owners.clone(),
-            metrics: Arc::clone(metrics),
+            metrics: Arc::clone(&metrics.metrics),
             export: located.export.clone(),
             standing: heard_standing,
             members,
@@ -407,9 +411,7 @@ impl Agent {
             info!("stopping: finishing active requests first");
         }
         work.end().await;
-        if let Some(leadership) = leadership {
-            shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
-        }
+        lifecycle::release(leadership).await;
         ended
     }
 
@@ -431,15 +433,12 @@ impl Agent {
         if self.options.leader_election == LeaderElection::Off {
             return None;
         }
-        let options = LeaseOptions {
-            lock: Lock::Lease,
-            namespace: self.options.namespace.clone(),
-            name: format!("syncagent.{}", self.options.agent_name),
-            identity: lease::identity(),
-            terms: Terms::USUAL,
-            fence,
-            metrics: Arc::clone(&self.metrics),
-        };
+        let options = LeaseOptions::usual(
+            &self.options.namespace,
+            format!("syncagent.{}", self.options.agent_name),
+            &fence,
+            &self.metrics.metrics,
+        );
         // Renewed there, too: neither a busy process nor busy sockets cost the lease.
         Some(apart.run(elect(self.lease.clone(), options)).await)
     }
@@ -452,7 +451,7 @@ impl Agent {
             dispatch: Arc::clone(&self.dispatch),
             bindings: BindingReader::new(&self.workspaces),
             workspaces: Arc::clone(&self.workspaces),
-            metrics: Arc::clone(&self.metrics),
+            metrics: Arc::clone(&self.metrics.metrics),
             announcer: Announcer {
                 recorder: recorder.clone(),
                 workspaces: Arc::clone(&self.workspaces),
@@ -489,7 +488,7 @@ impl Agent {
             &Arc::default(),
         );
         let dispatch = Arc::clone(&self.dispatch);
-        let numbers = watch_numbers(Arc::clone(&self.publishing), recorder);
+        let numbers = watch_numbers(Arc::clone(&self.publishing), self.metrics, recorder);
         drained.spawn(controller.run(WORKERS));
         if let Some((exporter, channels)) = self.exporter {
             drained.spawn(exporter.run(channels));

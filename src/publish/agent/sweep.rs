@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::dispatch::Dispatch;
+use super::numbers::AgentMetrics;
 use super::publication::Publication;
 use super::router::PublishRouter;
 use super::workspaces::Workspaces;
@@ -22,7 +23,6 @@ use crate::publish::memory;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Table};
 use hawser_runtime::cluster::wire::GuardedClient;
-use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Answer, Failure, Found, Key, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -45,7 +45,7 @@ pub struct Sweep {
     pub dispatch: Arc<Dispatch>,
     pub router: Arc<PublishRouter>,
     pub workspaces: Arc<Workspaces>,
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<AgentMetrics>,
     /// Notified when the conditions of owners may change.
     pub owners: watch::Sender<()>,
     /// Notified when there is a reason to look.

@@ -3,7 +3,7 @@
 use kube_schema::field::FieldError;
 use kube_schema::names::dns1123_subdomain;
 
-use super::{named, one_of};
+use super::field::{named, one_of};
 use crate::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 
 const TLS_SWITCHES: [&str; 3] = ["*", "SubjectName", "ValidityPeriod"];

@@ -7,7 +7,7 @@ use serde_json::Value;
 use kube_lang::go_text::parse_duration;
 use kube_schema::field::FieldError;
 
-use super::one_of;
+use super::field::one_of;
 use crate::types::config::{FEATURES, FeatureGate, KubeFedConfigSpec};
 
 const SWITCH: [&str; 2] = ["Enabled", "Disabled"];

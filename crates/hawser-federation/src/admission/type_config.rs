@@ -3,7 +3,7 @@
 use kube_schema::field::FieldError;
 use kube_schema::names::{dns1035_label, dns1123_subdomain};
 
-use super::{named, one_of};
+use super::field::{named, one_of};
 use crate::types::type_config::{ApiResource, FederatedTypeConfigSpec, FederatedTypeConfigStatus};
 
 const SWITCH: [&str; 2] = ["Enabled", "Disabled"];

@@ -3,11 +3,10 @@
 use kube_cel::quantity_in_billionths;
 use kube_lang::names::qualified_name;
 
-use super::Problems;
 use crate::scheduler::check_property_name;
 use crate::types::policy::{PropertyOperator, PropertyRequirement};
 
-pub(super) fn check_name(name: &str, problems: &mut Problems) {
+pub(super) fn check_name(name: &str, problems: &mut Vec<String>) {
     if let Err(error) = check_property_name(name) {
         problems.push(error.to_string());
     }
@@ -57,7 +56,7 @@ impl Range {
     }
 }
 
-pub(super) fn check(requirements: &[PropertyRequirement], problems: &mut Problems) {
+pub(super) fn check(requirements: &[PropertyRequirement], problems: &mut Vec<String>) {
     let mut ranges: std::collections::BTreeMap<&str, Range> = std::collections::BTreeMap::new();
     for requirement in requirements {
         let name = requirement.name.as_str();

@@ -2,7 +2,7 @@
 //!
 //! Deletions are a mass if they exceed a share of all copies within a window, and the same share of all tenants.
 //! Each tenant counts once, by the part of its own copies that goes; the few tenants that lose most do not count. So a
-//! consumer who clears one or two workspaces is not held up, however many copies they had.
+//! consumer who clears one or two tenants is not held up, however many copies they had.
 //!
 //! A hold for a mass contains only the tenants whose deletions make the mass. While the mass continues, a tenant that
 //! loses a small part of its copies may delete them. Held tenants no longer count, and the other tenants are judged
@@ -88,17 +88,6 @@ pub enum Cause {
     Endpoint(Arc<str>),
     /// A list came back empty although objects were known.
     EmptiedList(Arc<str>),
-    /// A workspace is no longer bound. Holds the copies of this tenant only.
-    Binding(Arc<str>),
-}
-
-impl Cause {
-    fn concerns(&self, tenant: &str) -> bool {
-        match self {
-            Self::Definition | Self::Endpoint(_) | Self::EmptiedList(_) => true,
-            Self::Binding(bound) => **bound == *tenant,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,9 +112,6 @@ impl fmt::Display for Why {
             Self::Cause(Cause::Endpoint(url)) => write!(f, "the endpoint {url} is gone"),
             Self::Cause(Cause::EmptiedList(of)) => {
                 write!(f, "the list of {of} came back empty")
-            }
-            Self::Cause(Cause::Binding(tenant)) => {
-                write!(f, "the workspace {tenant} is no longer bound")
             }
         }
     }
@@ -262,8 +248,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
     /// window count once.
     pub fn ask(&mut self, key: &K, tenant: &str, now: Duration, stock: Stock) -> Verdict {
         self.prune(now);
-        let causes = self.causes.iter().filter(|cause| cause.concerns(tenant));
-        let mut whys: Vec<Why> = causes.cloned().map(Why::Cause).collect();
+        let mut whys: Vec<Why> = self.causes.iter().cloned().map(Why::Cause).collect();
         // What was let go a moment ago is not held in its middle.
         let mass = self.holds.iter().find(|hold| hold.why == Why::Mass);
         if !self.gone.keys.contains(key) && mass.is_some_and(|mass| mass.holds(tenant, now)) {

@@ -19,9 +19,6 @@ pub use watched::{INTERVAL, Watched};
 /// The directory with the service account of a Pod.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The part of a kcp server URL that precedes the workspace.
-const WORKSPACE: &str = "/clusters/";
-
 /// The flags and settings for a cluster's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lookup {
@@ -49,7 +46,7 @@ pub struct Source {
     origin: Origin,
     host_override: Option<String>,
     ca_file_override: Option<PathBuf>,
-    kind: ServerKind,
+    required: Option<RequiredUrl>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,10 +59,13 @@ enum Origin {
     Inside { url: String, account: PathBuf },
 }
 
+/// A condition on the server's URL.
 #[derive(Clone, Copy, Debug)]
-enum ServerKind {
-    Cluster,
-    Workspace,
+pub struct RequiredUrl {
+    /// The text that it has to contain.
+    pub part: &'static str,
+    /// What is wrong without it, and what to do.
+    pub complaint: &'static str,
 }
 
 /// One context of a kubeconfig, for tools that read several.
@@ -96,10 +96,12 @@ pub enum ConfigError {
         "no configuration of the service cluster: set --kubeconfig or KUBECONFIG, run in a Pod with a service account, or create ~/.kube/config"
     )]
     Nowhere,
-    #[error(
-        "{path} has the server {url:?}, which is not a kcp workspace: the URL of its current context needs {WORKSPACE}<workspace>"
-    )]
-    NoWorkspace { path: String, url: String },
+    #[error("{path} has the server {url:?}, {complaint}")]
+    Url {
+        path: String,
+        url: String,
+        complaint: &'static str,
+    },
 }
 
 // === impl Environment ===
@@ -160,17 +162,17 @@ impl Source {
             origin,
             host_override: lookup.host_override.clone(),
             ca_file_override: lookup.ca_file_override.clone(),
-            kind: ServerKind::Cluster,
+            required: None,
         })
     }
 
-    /// The kcp workspace of the current context of this file.
-    pub fn workspace(kubeconfig: &Path) -> Self {
+    /// The current context of this file, whose server has a URL like this.
+    pub fn file(kubeconfig: &Path, required: RequiredUrl) -> Self {
         Self {
             origin: Origin::File(kubeconfig.to_owned()),
             host_override: None,
             ca_file_override: None,
-            kind: ServerKind::Workspace,
+            required: Some(required),
         }
     }
 
@@ -280,12 +282,13 @@ impl Source {
         config.default_retry = false;
         config.read_timeout = None;
         let url = config.cluster_url.to_string();
-        match self.kind {
-            ServerKind::Workspace if !url.contains(WORKSPACE) => Err(ConfigError::NoWorkspace {
+        match self.required {
+            Some(required) if !url.contains(required.part) => Err(ConfigError::Url {
                 path: self.describe(),
                 url,
+                complaint: required.complaint,
             }),
-            ServerKind::Workspace | ServerKind::Cluster => Ok(config),
+            _ => Ok(config),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Events about objects, for their owners. They use a separate lane, one event of a tenant at a time, with a rate for
 //! each object and each tenant. Events are best effort: any failure drops them.
 
-use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -26,8 +25,8 @@ use kube_lang::object::Gvk;
 mod body;
 mod rates;
 
-pub use body::About;
 use body::Draft;
+pub use body::{About, EventText};
 use rates::{Counted, Rates};
 
 /// The length of the queue. With the burst of a tenant, it takes twenty tenants in trouble to fill it.
@@ -46,17 +45,6 @@ pub struct Note {
     pub tenant: Arc<str>,
     pub about: About,
     pub text: EventText,
-}
-
-/// The content of an event.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct EventText {
-    /// The component that reports the event.
-    pub component: Cow<'static, str>,
-    /// `Normal` or `Warning`.
-    pub kind: &'static str,
-    pub reason: Cow<'static, str>,
-    pub message: String,
 }
 
 /// Accepts events and never waits. Clones share the queue and the rates.

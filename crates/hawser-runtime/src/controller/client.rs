@@ -5,30 +5,21 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::brakes::BrakeRegistry;
+use super::dialect::{Dialect, PassDialect as _, Withheld};
+use super::evaluation::Evaluation;
 use super::reading::PassReading;
-use super::{Controller, Dialect, PassDialect as _};
 use crate::cluster::queue::{QueueKey as _, Work};
+use crate::cluster::wire::{GuardedClient, Router};
 use hawser_sync::{Answer, Cluster, Contest, Failure, Key, Request};
-
-/// The reason why a request is withheld, and the time at which it may be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Withheld {
-    pub failure: Failure,
-    pub put_off: Option<Duration>,
-}
-
-impl From<Failure> for Withheld {
-    fn from(failure: Failure) -> Self {
-        Self {
-            failure,
-            put_off: None,
-        }
-    }
-}
 
 /// The client of one pass.
 pub(super) struct PassClient<'a, D: Dialect> {
-    pub(super) controller: &'a Controller<D>,
+    pub(super) dialect: &'a D,
+    pub(super) client: &'a GuardedClient,
+    pub(super) router: &'a dyn Router,
+    pub(super) brakes: &'a BrakeRegistry,
+    pub(super) evaluation: &'a Evaluation,
     pub(super) pass: &'a D::Pass,
     pub(super) work: &'a Work<D::Id>,
     pub(super) reading: &'a PassReading<'a>,
@@ -50,7 +41,7 @@ pub(super) struct Passed {
 impl<D: Dialect> PassClient<'_, D> {
     /// Sends a request if everybody allows it.
     async fn send_if_allowed(&self, request: &Request) -> Result<Answer, Withheld> {
-        let (controller, pass) = (self.controller, self.pass);
+        let pass = self.pass;
         pass.check_active().map_err(Failure::Unavailable)?;
         if self.passed.lock().is_crowded {
             let why = "other large objects of the workspace are processed first".to_owned();
@@ -62,11 +53,11 @@ impl<D: Dialect> PassClient<'_, D> {
         }
         pass.allows(request).await?;
         if let Some(deletion) = &deletion {
-            controller.brakes.ask(deletion)?;
+            self.brakes.ask(deletion)?;
         }
         let is_wanted = || pass.check_active();
         let tenant = pass.takes_turns().then(|| self.work.key.tenant());
-        let (client, router) = (&controller.client, &*controller.router);
+        let (client, router) = (self.client, self.router);
         let sent = tokio::select! {
             biased;
             () = self.work.given_up() => {
@@ -86,7 +77,7 @@ impl<D: Dialect> PassClient<'_, D> {
         })?;
         pass.answered(request, &answer);
         for change in changes {
-            controller.dialect.learned(&self.work.key, &change);
+            self.dialect.learned(&self.work.key, &change);
         }
         Ok(answer)
     }
@@ -95,8 +86,7 @@ impl<D: Dialect> PassClient<'_, D> {
 impl<D: Dialect> Cluster for PassClient<'_, D> {
     async fn compute(&self, work: &mut (dyn FnMut() + Send)) {
         if self.pass.is_heavy() {
-            let evaluation = &self.controller.evaluation;
-            evaluation.run(self.work.key.tenant(), work).await;
+            self.evaluation.run(self.work.key.tenant(), work).await;
         } else {
             work();
         }

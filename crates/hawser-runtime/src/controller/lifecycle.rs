@@ -8,6 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::cluster::config::Watched;
 use crate::cluster::connection::Connection;
+use crate::process::lease::Leadership;
 use crate::process::serve::Health;
 use crate::process::shutdown;
 
@@ -15,6 +16,9 @@ use crate::process::shutdown;
 const BEAT: Duration = Duration::from_secs(5);
 /// The time limit for active work when the process stops.
 const DRAIN: Duration = Duration::from_secs(3);
+
+/// The time limit for releasing the lease.
+const RELEASE: Duration = Duration::from_millis(1500);
 
 /// Marks the process alive while its main loop runs, and calls `each` every time.
 pub fn beat(health: &Arc<Health>, each: impl Fn() + Send + 'static) -> AbortOnDropHandle<()> {
@@ -39,4 +43,11 @@ pub fn renew(watched: Watched, connection: &Connection) -> AbortOnDropHandle<()>
 /// Waits for the work that is under way, within the time limit. Nothing new may begin by then.
 pub async fn drain(work: impl Future) {
     shutdown::within(DRAIN, "finishing active requests", work).await;
+}
+
+/// Releases the lease, within the time limit, if this process leads.
+pub async fn release(leadership: Option<Leadership>) {
+    if let Some(leadership) = leadership {
+        shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Ended;
+use super::dialect::Ended;
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::Urgency;
 use crate::process::metrics::{Direction, Metrics};
@@ -37,13 +37,14 @@ pub struct CacheGauges {
 }
 
 impl CacheGauges {
-    /// Sets the current sizes, by the names of the sides in metrics.
+    /// Sets the current sizes, by the names of the sides in metrics. Returns the sides and kinds that are no longer
+    /// watched.
     pub fn take(
         &mut self,
         metrics: &Metrics,
         cache: &Cache,
         label: impl Fn(&Side) -> &'static str,
-    ) {
+    ) -> BTreeSet<(&'static str, String)> {
         let mut gone = std::mem::take(&mut self.told);
         for (side, kind, size) in cache.sizes() {
             let side = label(&side);
@@ -52,8 +53,9 @@ impl CacheGauges {
             gone.remove(&name);
             self.told.insert(name);
         }
-        for (side, kind) in gone {
-            metrics.forget(side, &kind);
+        for (side, kind) in &gone {
+            metrics.forget(side, kind);
         }
+        gone
     }
 }

@@ -8,18 +8,21 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::cluster::brake::{BrakeOptions, Stock};
+use crate::cluster::cache::Change;
 use crate::cluster::cache::{Coverage, Table, What};
 use crate::cluster::connection::{Call, Connection};
 use crate::cluster::feed::{Clusters, Content, EventHandler, Pace, Selection};
 use crate::cluster::ground::Ground;
 use crate::cluster::queue::Queue;
+use crate::cluster::queue::Urgency;
+use crate::cluster::troubles::DueTrouble;
 use crate::cluster::wire::Endpoint;
 use hawser_sync::{
-    Intent, Link, LinkId, Made, Marks, Owner, Policy, Rules, Scope, Side, Source, Step, Subject,
-    Target, View,
+    Intent, Link, LinkId, Made, Marks, Outcome, Owner, Policy, Request, Rules, Scope, Side, Source,
+    Step, Subject, Target, View,
 };
 use kcp_playground::server::{Action, Fault, Matcher};
-use kube_lang::object::Object;
+use kube_lang::object::{Gvk, Object};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WORKERS: usize = 4;

@@ -12,42 +12,18 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::metrics::Metrics;
 use crate::cluster::connection::Connection;
 
 mod fence;
 mod lock;
+mod options;
 mod record;
 mod term;
 
 pub use fence::{Fence, Fenced};
 pub use lock::Lock;
+pub use options::{LeaseOptions, Terms, identity};
 use term::{AcquireResult, End, Term, announce};
-
-/// The timing of the election.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// Others wait this long for a holder that does not renew.
-    pub duration: Duration,
-    /// A holder that could not renew for this long gives up.
-    pub renew_deadline: Duration,
-    /// The longest pause between two attempts.
-    pub retry: Duration,
-}
-
-/// The options of the election.
-#[derive(Clone)]
-pub struct LeaseOptions {
-    pub lock: Lock,
-    pub namespace: String,
-    pub name: String,
-    /// Unique for each process.
-    pub identity: String,
-    pub terms: Terms,
-    /// Open while this process holds the Lease and no other process can.
-    pub fence: Fence,
-    pub metrics: Arc<Metrics>,
-}
 
 /// The right to work, while it lasts. Dropping it releases nothing: others have to wait until the Lease expires.
 pub struct Leadership {
@@ -83,36 +59,6 @@ pub async fn elect(connection: Connection, options: LeaseOptions) -> Leadership 
             }
         }
         sleep(shortened(options.terms.retry)).await;
-    }
-}
-
-/// The identity of this process: where it runs, and a unique part.
-pub fn identity() -> String {
-    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
-        .iter()
-        .find_map(|path| std::fs::read_to_string(path).ok())
-        .unwrap_or_default();
-    let host = match host.trim() {
-        "" => "localhost",
-        host => host,
-    };
-    format!("{host}_{}", Uuid::new_v4())
-}
-
-// === impl Terms ===
-
-impl Terms {
-    /// The defaults that agents of all kinds share.
-    pub const USUAL: Self = Self {
-        duration: Duration::from_secs(15),
-        renew_deadline: Duration::from_secs(10),
-        retry: Duration::from_secs(2),
-    };
-
-    /// The time until which no other process can have taken over a Lease that was renewed at this time, less a fifth of
-    /// its duration for differences between clocks and for active writes.
-    fn safe_until(&self, sent: Instant) -> Instant {
-        sent + self.duration - self.duration / 5
     }
 }
 

@@ -1,7 +1,7 @@
 //! The log: one line for each event on stderr, as JSON for machines or separated by tabs for people.
 //!
-//! Knows the keys that readers of the logs rely on. The logger's name comes with the event, as its target
-//! (`syncagent…`) or as its field `logger`. Fields of the surrounding spans are in the line as well.
+//! Knows the keys that readers of the logs rely on. The logger's name comes with the event, as its
+//! field `logger`. Fields of the surrounding spans are in the line as well.
 
 use std::error::Error;
 use std::fmt;
@@ -23,11 +23,8 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 
 use crate::errors::chain;
 
-/// Events with a target like this name their logger by it.
-const LOGGERS: &str = "syncagent";
-
-/// The targets of Hawser's own events; other crates log warnings and errors only.
-const OURS: &[&str] = &["hawser", LOGGERS];
+/// The target of Hawser's own events; other crates log warnings and errors only.
+const OURS: &str = "hawser";
 
 /// A target that logs failed requests without their context, which the sender logs too.
 const REPEATED: &str = "kube_client::client::builder";
@@ -127,7 +124,7 @@ fn targets(verbosity: Verbosity) -> Targets {
     };
     Targets::new()
         .with_default(others)
-        .with_targets(OURS.iter().map(|name| (*name, ours)))
+        .with_target(OURS, ours)
         .with_target(REPEATED, repeated)
 }
 
@@ -188,7 +185,7 @@ fn json_line(metadata: &Metadata<'_>, fields: LogFields) -> String {
         ("level".to_owned(), level(metadata, &fields).into()),
         ("time".to_owned(), now().into()),
     ];
-    if let Some(logger) = logger(metadata, &fields) {
+    if let Some(logger) = fields.logger.as_deref() {
         line.push(("logger".to_owned(), logger.into()));
     }
     line.push(("caller".to_owned(), caller(metadata).into()));
@@ -224,7 +221,7 @@ fn cloud_line(metadata: &Metadata<'_>, fields: LogFields) -> String {
 fn console_line(metadata: &Metadata<'_>, fields: &LogFields) -> String {
     let level = level(metadata, fields).to_uppercase();
     let mut parts = vec![now(), level];
-    parts.extend(logger(metadata, fields).map(str::to_owned));
+    parts.extend(fields.logger.as_deref().map(str::to_owned));
     parts.push(caller(metadata));
     parts.push(one_line(&fields.message));
     if !fields.others.is_empty() {
@@ -243,14 +240,6 @@ fn level(metadata: &Metadata<'_>, fields: &LogFields) -> &'static str {
         Level::INFO => "info",
         _ => "debug",
     }
-}
-
-fn logger<'a>(metadata: &'a Metadata<'_>, fields: &'a LogFields) -> Option<&'a str> {
-    let target = metadata.target();
-    fields
-        .logger
-        .as_deref()
-        .or_else(|| target.starts_with(LOGGERS).then_some(target))
 }
 
 fn now() -> String {

@@ -1,6 +1,6 @@
-//! The metrics of a process, under the names that dashboards of the original use and under those of Hawser.
+//! The metrics of every process, under the names of controller-runtime and client-go and under those of Hawser.
 //!
-//! Defines every metric and its labels. Label values are bounded: they name no workspace and no object.
+//! Defines these metrics and their labels; a dialect adds its own. Label values are bounded: they name no workspace and no object.
 
 use std::fmt;
 use std::sync::Arc;
@@ -82,8 +82,6 @@ fn bounds(name: &str) -> &'static [f64] {
 }
 
 metrics! {
-    published: Gauge = "sync_agent_published_resource" []
-        "Number of PublishedResources that this agent serves.";
     reconciles: Counter = "controller_runtime_reconcile_total" ["controller", "result"]
         "Total number of reconciles, by result.";
     reconcile_errors: Counter = "controller_runtime_reconcile_errors_total" ["controller"]
@@ -122,8 +120,6 @@ metrics! {
         "Duration of passes in seconds.";
     side_requests: Counter = "hawser_requests_total" ["side", "verb", "code"]
         "Total number of requests, by side, verb and status; the status is empty without an answer.";
-    orphaned_copies: Gauge = "hawser_orphaned_copies" ["kind"]
-        "Number of copies of workspaces that no longer bind the API.";
     queue_oldest: Gauge = "hawser_queue_oldest_seconds" ["name"]
         "Age of the oldest queued item in seconds.";
     latency: Histogram = "hawser_latency_seconds" ["direction"]
@@ -170,12 +166,6 @@ impl Metrics {
         let _ = self.write(&mut out);
         system::write(&mut out);
         out
-    }
-
-    /// Sets the number of served PublishedResources.
-    #[allow(clippy::doc_markdown)]
-    pub fn published(&self, count: usize) {
-        self.published.of(&[]).set(number(count));
     }
 
     /// Counts an item: its wait, its duration and its result; `None` if the work panicked.
@@ -329,18 +319,11 @@ impl Metrics {
         for gauge in caches {
             gauge.remove(&[side, kind]);
         }
-        if side == "service" {
-            self.orphaned_copies.remove(&[kind]);
-        }
     }
 
     /// Sets the number of deletions of a kind that wait for approval.
     pub fn held_deletions(&self, kind: &str, count: usize) {
         self.held_deletions.of(&[kind]).set(number(count));
-    }
-
-    pub fn orphaned_copies(&self, kind: &str, count: usize) {
-        self.orphaned_copies.of(&[kind]).set(number(count));
     }
 
     pub fn events(&self, fate: EventFate, count: u64) {

@@ -31,7 +31,7 @@ mod tls;
 pub use health::Health;
 pub use tls::{HttpsEndpoint, TlsProblem, server_config};
 
-use super::metrics::{self, Metrics};
+use super::metrics;
 
 /// The time limit for the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
@@ -45,8 +45,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The content of a server.
 #[derive(Clone)]
 pub enum Pages {
-    /// `/metrics`.
-    Metrics(Arc<Metrics>),
     /// `/healthz` and `/readyz`.
     Probes(Arc<Health>),
     /// Pages of a dialect.
@@ -250,11 +248,6 @@ impl Pages {
     async fn page(&self, path: &str) -> TextResponse {
         let path = path.trim_end_matches('/');
         match (self, path) {
-            (Self::Metrics(metrics), "/metrics") => TextResponse {
-                status: StatusCode::OK,
-                content_type: metrics::CONTENT_TYPE,
-                text: metrics.render(),
-            },
             (Self::Site(site), path) => match site.page(path).await {
                 Some((status, content_type, text)) => TextResponse {
                     status,

@@ -9,7 +9,7 @@ use hawser_placement::types::runs::{StageStatus, StageTaskStatus, UpdateRun};
 use hawser_placement::types::{Condition, Truth, condition};
 use hawser_runtime::process::metrics::text::{Family, Gauge, Histogram, Name};
 
-use super::super::events::PlacementId;
+use super::super::key::PlacementId;
 
 /// From the answer of a script to that of somebody on holiday.
 const SECONDS: &[f64] = &[

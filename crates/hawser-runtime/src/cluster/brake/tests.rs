@@ -261,7 +261,6 @@ fn a_cause_holds_the_first_deletion_until_it_is_gone() {
         Cause::Definition,
         Cause::Endpoint("https://one".into()),
         Cause::EmptiedList("https://one".into()),
-        Cause::Binding("a".into()),
     ] {
         let mut brake = brake();
         brake.cause(cause.clone(), Phase::Begins);
@@ -271,7 +270,7 @@ fn a_cause_holds_the_first_deletion_until_it_is_gone() {
             Verdict::Held(_)
         ));
         assert_eq!(brake.held()[0].why, Why::Cause(cause.clone()));
-        brake.cause(Cause::Binding("other".into()), Phase::Ends);
+        brake.cause(Cause::Endpoint("https://other".into()), Phase::Ends);
         assert_eq!(brake.count(), 1);
         brake.cause(cause, Phase::Ends);
         assert_eq!(brake.held(), vec![]);
@@ -280,20 +279,6 @@ fn a_cause_holds_the_first_deletion_until_it_is_gone() {
             Verdict::Go
         );
     }
-}
-
-#[test]
-fn a_lost_binding_holds_its_own_workspace_only() {
-    let mut brake = brake();
-    brake.cause(Cause::Binding("a".into()), Phase::Begins);
-    assert_eq!(
-        brake.ask(&1, "b", at(0), Stock::of_nobody(100)),
-        Verdict::Go
-    );
-    assert!(matches!(
-        brake.ask(&2, "a", at(0), Stock::of_nobody(100)),
-        Verdict::Held(_)
-    ));
 }
 
 #[test]
@@ -494,14 +479,15 @@ proptest! {
 
     #[test]
     fn an_approval_releases_exactly_the_hold_it_names(
-        bound in prop::collection::btree_set(0usize..6, 1..6),
+        gone in prop::collection::btree_set(0usize..6, 1..6),
         keys in prop::collection::vec((0usize..100, 0usize..6), 1..60),
         named in 0usize..6,
     ) {
         let mut brake = brake();
         let tenant = |number: usize| format!("tenant {number}");
-        for number in &bound {
-            brake.cause(Cause::Binding(tenant(*number).into()), Phase::Begins);
+        let endpoint = |number: usize| Cause::Endpoint(format!("https://{number}").into());
+        for number in &gone {
+            brake.cause(endpoint(*number), Phase::Begins);
         }
         // A key belongs to one tenant.
         let keys: std::collections::BTreeMap<usize, usize> = keys.into_iter().collect();
@@ -509,14 +495,14 @@ proptest! {
             brake.ask(key, &tenant(*number), at(0), Stock::of_nobody(1000));
         }
         let before = brake.held();
-        let why = Why::Cause(Cause::Binding(tenant(named).into()));
+        let why = Why::Cause(endpoint(named));
         let id = before.iter().find(|hold| hold.why == why).map(|hold| hold.id.clone());
         let was_there = brake.approve(id.as_ref().map_or("none", |id| &*id.0));
         prop_assert_eq!(was_there, id.is_some());
         let others: Vec<_> = before.into_iter().filter(|hold| hold.why != why).collect();
         prop_assert_eq!(brake.held(), others);
         for (key, number) in &keys {
-            let free = *number == named || !bound.contains(number);
+            let free = gone.iter().all(|endpoint| *endpoint == named);
             let verdict = brake.ask(key, &tenant(*number), at(1), Stock::of_nobody(1000));
             prop_assert_eq!(verdict == Verdict::Go, free);
         }

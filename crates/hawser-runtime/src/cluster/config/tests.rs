@@ -25,6 +25,15 @@ pub(super) fn authority() -> String {
     certificate.self_signed(&key).unwrap().pem()
 }
 
+/// A file whose server has to be a workspace.
+pub(super) fn in_workspace(path: &Path) -> Source {
+    let required = RequiredUrl {
+        part: "/clusters/",
+        complaint: "which is no workspace",
+    };
+    Source::file(path, required)
+}
+
 impl Files {
     pub(super) fn new() -> Self {
         Self {
@@ -244,19 +253,19 @@ fn calls_are_not_tried_again_behind_our_back_and_watches_may_be_silent() {
 }
 
 #[test]
-fn a_kubeconfig_of_kcp_leads_to_a_workspace() {
+fn a_url_without_the_required_part_is_refused() {
     let files = Files::new();
     let path = files.write(
         "kcp",
         &kubeconfig("https://kcp:6443/clusters/root:org", "", ""),
     );
-    let config = Source::workspace(&path).read().unwrap();
+    let config = in_workspace(&path).read().unwrap();
     assert_eq!(config.cluster_url.path(), "/clusters/root:org");
 
     let path = files.leading_to("plain");
-    let error = Source::workspace(&path).read().unwrap_err().to_string();
+    let error = in_workspace(&path).read().unwrap_err().to_string();
     assert!(
-        error.contains("/clusters/") && error.contains("https://plain/"),
+        error.contains("which is no workspace") && error.contains("https://plain/"),
         "{error}"
     );
 }
@@ -264,9 +273,7 @@ fn a_kubeconfig_of_kcp_leads_to_a_workspace() {
 #[test]
 fn what_cannot_be_read_is_named_and_its_secrets_are_not_quoted() {
     let files = Files::new();
-    let missing = Source::workspace(&files.path("missing"))
-        .read()
-        .unwrap_err();
+    let missing = in_workspace(&files.path("missing")).read().unwrap_err();
     assert!(missing.to_string().contains("missing"), "{missing}");
 
     for text in [
@@ -274,14 +281,12 @@ fn what_cannot_be_read_is_named_and_its_secrets_are_not_quoted() {
         "users: hush-hush\n",
         "hush-hush",
     ] {
-        let error = Source::workspace(&files.write("config", text))
+        let error = in_workspace(&files.write("config", text))
             .read()
             .unwrap_err();
         let text = crate::errors::chain(&error);
         assert!(text.contains("config") && !text.contains("hush"), "{text}");
     }
-    let error = Source::workspace(&files.write("config", ""))
-        .read()
-        .unwrap_err();
+    let error = in_workspace(&files.write("config", "")).read().unwrap_err();
     assert!(crate::errors::chain(&error).contains("current context"));
 }

@@ -9,7 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{CallClass, CallError, Limits, Reply};
+use super::call::{CallClass, CallError, Reply};
+use super::limits::Limits;
 
 mod line;
 

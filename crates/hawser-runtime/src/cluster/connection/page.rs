@@ -10,7 +10,8 @@ use kube::client::Body;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{CallError, chain, within};
+use super::call::{CallError, within};
+use crate::errors::chain;
 
 /// The largest item: no object has more than a few megabytes.
 const LONGEST_ITEM: usize = 64 << 20;

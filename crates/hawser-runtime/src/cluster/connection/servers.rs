@@ -6,7 +6,9 @@ use std::sync::Arc;
 use http::Uri;
 use parking_lot::{Mutex, RwLock};
 
-use super::{CONNECT_TIMEOUT, Lane, Limits, Server, Unchecked, trust};
+use super::lane::Lane;
+use super::limits::Limits;
+use super::trust::{self, CONNECT_TIMEOUT, Unchecked};
 
 /// The reason why a client cannot be made. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +17,12 @@ pub enum ConnectError {
     Address { url: String, problem: String },
     #[error("cannot create a client for {url}: {problem}")]
     Client { url: String, problem: String },
+}
+
+/// One origin, as one account reaches it.
+pub(super) struct Server {
+    pub(super) client: RwLock<kube::Client>,
+    pub(super) lane: Lane,
 }
 
 pub(super) struct Account {

@@ -6,7 +6,9 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tokio::time::timeout;
 
-use super::{CallError, REQUEST_TIMEOUT, Refusal, chain, read_refusal};
+use super::call::{CallError, REQUEST_TIMEOUT, read_refusal};
+use super::refusal::Refusal;
+use crate::errors::chain;
 
 /// The longest line: no object has more than a few megabytes.
 const LONGEST_LINE: usize = 64 << 20;

@@ -297,7 +297,7 @@ async fn answers(text: String) -> Connection {
 #[tokio::test]
 async fn of_a_refusal_that_does_not_end_a_part_is_read_and_it_holds_up_its_tenant_alone() {
     let begin = r#"{"kind":"Status","apiVersion":"v1","code":429,"message":""#;
-    let long = "no ".repeat(LARGEST_ANSWER / 3);
+    let long = "no ".repeat(call::LARGEST_ANSWER / 3);
     let server = answers(format!(
         "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n\r\n{begin}{long}"
     ))
@@ -306,7 +306,7 @@ async fn of_a_refusal_that_does_not_end_a_part_is_read_and_it_holds_up_its_tenan
     let reply = bad.call(Call::get("/")).await.unwrap();
     assert_eq!(reply.status, 429);
     assert!(
-        reply.body.len() < 2 * LARGEST_REFUSAL,
+        reply.body.len() < 2 * call::LARGEST_REFUSAL,
         "{}",
         reply.body.len()
     );

@@ -1,6 +1,7 @@
 //! TLS with some checks of the server's certificate skipped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,8 +31,10 @@ use tokio_rustls::rustls::{
 use tower::util::MapErrLayer;
 use tower::{BoxError, Service};
 
-use super::CONNECT_TIMEOUT;
 use crate::errors::chain;
+
+/// The time limit for opening a connection.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Checks of a server's certificate that are skipped. An authority must have signed it in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! An event as an object of `v1`. Pure: the caller passes the time and the unique part of the name.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -7,12 +8,22 @@ use serde_json::{Value, json};
 
 use hawser_sync::Key;
 
-use super::EventText;
 use super::rates::Counted;
 
 /// Events of cluster-scoped objects are in this namespace.
 const CLUSTER_WIDE: &str = "default";
 const LONGEST_NAME: usize = 253;
+
+/// The content of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EventText {
+    /// The component that reports the event.
+    pub component: Cow<'static, str>,
+    /// `Normal` or `Warning`.
+    pub kind: &'static str,
+    pub reason: Cow<'static, str>,
+    pub message: String,
+}
 
 /// The object of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::wait_after;
+use super::state::{Depth, Outcome, QueueState, Urgency};
 use super::turns::{QueuePosition, TenantId, Turns};
-use super::{Depth, Outcome, QueueState, Urgency};
 
 /// This many consecutive failures may be cut short by every live change. After that, an object that changes and fails
 /// all the time gets one attempt for each [`MIN_RETRY`] beside its back-off.

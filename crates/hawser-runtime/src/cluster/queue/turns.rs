@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Urgency;
+use super::state::Urgency;
 
 const LANES: usize = 3;
 

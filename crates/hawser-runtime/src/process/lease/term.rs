@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::fence::Fence;
+use super::options::LeaseOptions;
 use super::record::{Candidate, Record, Step};
-use super::{Fence, LeaseOptions};
 use crate::cluster::connection::{Call, CallClass, Connection, Reply};
 
 /// A candidate with its access to the Lease.

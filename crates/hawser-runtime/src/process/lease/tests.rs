@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cluster::connection::Call;
 use crate::cluster::ground::{Ground, fault};
+use crate::process::metrics::Metrics;
 use kcp_playground::server::{Action, When};
 
 /// For those that keep and hand over: however slow the machine is, nothing runs out.

@@ -50,11 +50,16 @@ fn json_of(what: impl FnOnce()) -> Value {
 #[test]
 fn a_line_has_the_keys_that_readers_of_the_log_know() {
     let lines = logged(LogFormat::Json, Verbosity::Info, || {
-        tracing::info!(target: "syncagent-sync", cluster = "root:org", number = 3, "object created");
+        tracing::info!(
+            logger = "sync",
+            cluster = "root:org",
+            number = 3,
+            "object created"
+        );
     });
     let line: Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!(line["level"], "info");
-    assert_eq!(line["logger"], "syncagent-sync");
+    assert_eq!(line["logger"], "sync");
     assert_eq!(line["msg"], "object created");
     assert_eq!(line["cluster"], "root:org");
     assert_eq!(line["number"], 3);
@@ -89,8 +94,8 @@ fn durations_are_text_and_numbers_are_numbers() {
 
 #[test]
 fn a_field_can_name_the_logger_and_none_is_made_up() {
-    let line = json_of(|| tracing::info!(logger = "syncagent-apiexport", "hello"));
-    assert_eq!(line["logger"], "syncagent-apiexport");
+    let line = json_of(|| tracing::info!(logger = "export", "hello"));
+    assert_eq!(line["logger"], "export");
     let line = json_of(|| tracing::info!("hello"));
     assert_eq!(line.get("logger"), None);
 }
@@ -109,7 +114,7 @@ fn what_is_around_an_event_stands_in_its_line_and_the_nearest_wins() {
     let line = json_of(|| {
         let outer = tracing::info_span!(
             "resource",
-            logger = "syncagent-sync",
+            logger = "sync",
             kind = "Bucket",
             late = tracing::field::Empty
         );
@@ -121,7 +126,7 @@ fn what_is_around_an_event_stands_in_its_line_and_the_nearest_wins() {
     assert_eq!(
         (&line["logger"], &line["kind"], &line["name"], &line["late"]),
         (
-            &json!("syncagent-sync"),
+            &json!("sync"),
             &json!("Crate"),
             &json!("two"),
             &json!("now")
@@ -145,7 +150,7 @@ fn a_fatal_error_has_its_level_and_all_its_reasons() {
 #[test]
 fn debug_lines_are_ours_alone_and_only_on_demand() {
     let what = || {
-        tracing::debug!(target: "syncagent-sync", "ours");
+        tracing::debug!(target: "hawser_runtime::process", "ours");
         tracing::debug!("ours");
         tracing::trace!("ours, but too much");
         tracing::debug!(target: "hyper_util::client", "theirs");
@@ -159,13 +164,17 @@ fn debug_lines_are_ours_alone_and_only_on_demand() {
 #[test]
 fn an_event_is_one_line_for_people_too() {
     let lines = logged(LogFormat::Console, Verbosity::Info, || {
-        tracing::error!(target: "syncagent-sync", name = "a\nb", "first\nsecond\tthird \u{1b}[0m");
+        tracing::error!(
+            logger = "sync",
+            name = "a\nb",
+            "first\nsecond\tthird \u{1b}[0m"
+        );
         tracing::info!("hello");
     });
     assert_eq!(lines.len(), 2, "{lines:?}");
     let parts: Vec<_> = lines[0].split('\t').collect();
     assert_eq!(parts[1], "ERROR");
-    assert_eq!(parts[2], "syncagent-sync");
+    assert_eq!(parts[2], "sync");
     assert!(parts[3].starts_with("logging/tests.rs:"));
     assert_eq!(parts[4], "first\\nsecond\\tthird \\u{1b}[0m");
     assert_eq!(parts[5], r#"{"name":"a\nb"}"#);

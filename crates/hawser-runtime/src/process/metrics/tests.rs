@@ -15,20 +15,6 @@ fn says(metrics: &Metrics, line: &str) {
 }
 
 #[test]
-fn the_line_that_others_look_for_is_exactly_that() {
-    let metrics = Metrics::new();
-    assert!(
-        !metrics.render().contains("sync_agent"),
-        "not every process publishes"
-    );
-    metrics.published(0);
-    says(&metrics, "sync_agent_published_resource 0");
-    metrics.published(2);
-    says(&metrics, "sync_agent_published_resource 2");
-    says(&metrics, "# TYPE sync_agent_published_resource gauge");
-}
-
-#[test]
 fn counters_have_their_full_names_and_labels_in_order() {
     let metrics = Metrics::new();
     let settled = Some(Outcome::Settled);
@@ -134,7 +120,6 @@ fn a_kind_that_is_not_watched_any_more_is_told_no_more() {
         silence: Duration::from_secs(90),
     };
     metrics.cache("service", "Bucket", size);
-    metrics.orphaned_copies("Bucket", 2);
     for line in [
         "hawser_cache_entries{side=\"service\",kind=\"Bucket\"} 12",
         "hawser_cache_bytes{side=\"service\",kind=\"Bucket\"} 4096",
@@ -142,7 +127,6 @@ fn a_kind_that_is_not_watched_any_more_is_told_no_more() {
         "hawser_cache_left_out_objects{side=\"service\",kind=\"Bucket\"} 5",
         "hawser_cache_largest_workspace_bytes{side=\"service\",kind=\"Bucket\"} 1024",
         "hawser_cache_silence_seconds{side=\"service\",kind=\"Bucket\"} 90",
-        "hawser_orphaned_copies{kind=\"Bucket\"} 2",
     ] {
         says(&metrics, line);
     }

@@ -10,7 +10,14 @@ use kube_lang::object::Object;
 
 use super::body::Body;
 use super::places::Labelled;
-use super::shares::charge;
+
+/// The bytes of the index for a label of an object.
+const LABEL: usize = 64;
+
+/// The bytes that count for an object of which this much is kept. Labels count as if they were indexed.
+pub(super) fn charge(kept: usize, object: &Object) -> usize {
+    kept + object.labels().count() * LABEL
+}
 
 pub(super) struct Entry {
     pub(super) version: u64,

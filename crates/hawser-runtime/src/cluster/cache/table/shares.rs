@@ -7,18 +7,10 @@ use std::sync::Arc;
 use hawser_sync::{Fingerprint, Key};
 use kube_lang::object::Object;
 
-use super::entry::{Entry, Extent};
+use super::entry::{Entry, Extent, charge};
 
 /// The most bytes of identity and labels of an object that is left out, with their index.
 const IDENTITY: usize = 16 << 10;
-
-/// The bytes of the index for a label of an object.
-const LABEL: usize = 64;
-
-/// The bytes that count for an object of which this much is kept. Labels count as if they were indexed.
-pub(super) fn charge(kept: usize, object: &Object) -> usize {
-    kept + object.labels().count() * LABEL
-}
 
 /// The bytes of each cluster. Without a limit, nothing is counted.
 #[derive(Default)]

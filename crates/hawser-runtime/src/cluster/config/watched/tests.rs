@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::advance;
 
-use super::super::tests::{Files, authority, kubeconfig};
+use super::super::tests::{Files, authority, in_workspace, kubeconfig};
 use super::*;
 use crate::cluster::connection::{Call, Connection, Limits};
 use crate::cluster::ground::Ground;
@@ -29,7 +29,7 @@ impl Scene {
         files.write("ca.crt", &authority());
         files.write("token", "first");
         let path = files.write("config", &with_token_file("https://one/clusters/root"));
-        let (watched, config) = Watched::start(Source::workspace(&path)).unwrap();
+        let (watched, config) = Watched::start(in_workspace(&path)).unwrap();
         assert_eq!(config.cluster_url.host(), Some("one"));
         let handed = Arc::new(Mutex::new(Vec::new()));
         let refuse = Arc::new(Mutex::new(false));
@@ -155,7 +155,7 @@ async fn a_connection_lives_on_with_the_credentials_of_a_changed_file() {
     let stale = good.replace(token.as_str().unwrap(), "stale");
     assert_ne!(stale, good);
     let path = files.write("config", &stale);
-    let (mut watched, config) = Watched::start(Source::workspace(&path)).unwrap();
+    let (mut watched, config) = Watched::start(in_workspace(&path)).unwrap();
     let connection = Connection::new(config, Limits::default()).unwrap();
     let version = || connection.call(Call::get("/api/v1/namespaces"));
     assert_eq!(version().await.unwrap().status, 401);

@@ -1,0 +1,52 @@
+//! The limits of a connection, its observer and its guard.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+
+use super::trust::Unchecked;
+
+/// The default `User-Agent`.
+const AGENT: &str = concat!("hawser/", env!("CARGO_PKG_VERSION"));
+
+/// Observes every call.
+pub trait Observer: Send + Sync {
+    /// `code` is `None` if there was no response.
+    fn answered(&self, call: &Method, code: Option<u16>);
+    /// The duration of a call until its response, and the number of bytes sent.
+    fn measured(&self, _call: &Method, _code: Option<u16>, _took: Duration, _sent: usize) {}
+}
+
+/// Decides whether a call may be sent now; otherwise says why not.
+pub type Guard<'g> = dyn Fn() -> Result<(), String> + Send + Sync + 'g;
+
+/// The limits of a connection.
+#[derive(Clone)]
+pub struct Limits {
+    /// Concurrent calls to one server; leases and watches are not counted.
+    pub in_flight: usize,
+    /// Calls a second to one server; watches are counted, leases are not. `None` is unlimited.
+    pub per_second: Option<NonZeroU32>,
+    pub observer: Option<Arc<dyn Observer>>,
+    /// Asked right before each write is sent, except for writes of leases.
+    pub guard: Option<Arc<Guard<'static>>>,
+    /// The `User-Agent` header.
+    pub agent: &'static str,
+    /// Checks of the server's certificate that are skipped.
+    pub unchecked: Unchecked,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            in_flight: 64,
+            per_second: None,
+            observer: None,
+            guard: None,
+            agent: AGENT,
+            unchecked: Unchecked::default(),
+        }
+    }
+}
