@@ -34,7 +34,7 @@ mod rules;
 mod stray;
 
 pub use claim_visibility::binding_kind;
-pub use entry::{Author, Authors, Entry, Premises, NameAuthors, TypeName};
+pub use entry::{Author, Authors, Entry, NameAuthors, Premises, TypeName};
 pub use guard::reserved;
 pub use leads::{End, Lead, leads};
 pub use ledger::{ClaimOwner, Ledger, ObjectClaim};

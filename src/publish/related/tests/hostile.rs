@@ -103,11 +103,23 @@ fn no_namespace_that_a_consumer_chooses_is_read_or_written() {
 #[test]
 fn no_part_of_the_path_of_a_workspace_opens_a_namespace() {
     for (template, want) in [
-        ("{{ splitList \":\" .ClusterPath | last }}", Code::NamespaceClosed),
-        ("{{ regexReplaceAll \".*:\" .ClusterPath \"\" }}", Code::NamespaceClosed),
-        ("{{ .ClusterPath | replace \":\" \"-\" | trimPrefix \"root-team-\" }}", Code::NamespaceClosed),
+        (
+            "{{ splitList \":\" .ClusterPath | last }}",
+            Code::NamespaceClosed,
+        ),
+        (
+            "{{ regexReplaceAll \".*:\" .ClusterPath \"\" }}",
+            Code::NamespaceClosed,
+        ),
+        (
+            "{{ .ClusterPath | replace \":\" \"-\" | trimPrefix \"root-team-\" }}",
+            Code::NamespaceClosed,
+        ),
         ("{{ .ClusterPath | replace \":\" \"-\" }}", Code::InStep),
-        ("{{ .ClusterPath | sha256sum | trunc 10 | printf \"n%s\" }}", Code::InStep),
+        (
+            "{{ .ClusterPath | sha256sum | trunc 10 | printf \"n%s\" }}",
+            Code::InStep,
+        ),
     ] {
         for origin in ["service", "kcp"] {
             let object = in_namespace(
@@ -119,11 +131,18 @@ fn no_part_of_the_path_of_a_workspace_opens_a_namespace() {
             stage.path = "root:team:vault";
             let treasures = treasures(&stage);
             stage.put(&stage.secret("kcp", C, "default", "root"), "poison");
-            let open = ["root-team-vault", &format!("n{}", &sha256(stage.path)[..10])];
+            let open = [
+                "root-team-vault",
+                &format!("n{}", &sha256(stage.path)[..10]),
+            ];
             for namespace in open {
                 stage.put(&stage.secret("service", "", namespace, "other"), "v");
             }
-            let name = if want == Code::InStep && origin == "service" { "other" } else { "root" };
+            let name = if want == Code::InStep && origin == "service" {
+                "other"
+            } else {
+                "root"
+            };
             stage.create(C, "a", json!({"name": name}));
             assert_eq!(stage.rest(C, "a"), [want], "{origin} {template}");
             nothing_was_taken(&stage, &treasures);
@@ -143,7 +162,11 @@ fn a_namespace_from_the_status_or_beside_that_of_the_copy_is_open_where_it_is_th
     let both = |text: &str| {
         let text = format!("{{{{ if eq .Side \"kcp\" }}}}default{{{{ else }}}}{text}{{{{ end }}}}");
         let namespace = json!({"template": {"template": text}});
-        json!([entry("e", "service", in_namespace(by_path("spec.name"), namespace))])
+        json!([entry(
+            "e",
+            "service",
+            in_namespace(by_path("spec.name"), namespace)
+        )])
     };
     let status = both("{{ .Object.status.vault }}");
     let beside = both("{{ .Object.metadata.namespace }}-x");
@@ -153,7 +176,10 @@ fn a_namespace_from_the_status_or_beside_that_of_the_copy_is_open_where_it_is_th
         ("$remoteNamespace", &beside, Author::Consumer),
     ] {
         let stage = Stage::of(json!({"naming": {"namespace": naming}, "related": related}));
-        let found = stage.compiled.related()[0].name_authors().namespaces.unwrap();
+        let found = stage.compiled.related()[0]
+            .name_authors()
+            .namespaces
+            .unwrap();
         assert_eq!(found.service, author, "{naming} {related}");
     }
     let stage = Stage::new(beside);
@@ -171,7 +197,11 @@ fn a_pattern_that_replaces_everything_gives_the_owners_word() {
     let by = |pattern: &str, replacement: &str| {
         let namespace = json!({"reference": {"path": "spec.ns",
             "regex": {"pattern": pattern, "replacement": replacement}}});
-        let related = json!([entry("e", "service", in_namespace(by_path("spec.name"), namespace))]);
+        let related = json!([entry(
+            "e",
+            "service",
+            in_namespace(by_path("spec.name"), namespace)
+        )]);
         let stage = Stage::new(related);
         let authors = stage.compiled.related()[0].name_authors();
         authors.namespaces.unwrap().service
@@ -189,10 +219,7 @@ fn a_path_that_only_looks_like_the_status_is_the_consumers() {
     let stage = Stage::new(json!([entry("e", "service", object)]));
     let entry = &stage.compiled.related()[0];
     let values = entry.namespaces.as_ref().unwrap();
-    assert_eq!(
-        values.authors(Origin::Service).service,
-        Author::Consumer
-    );
+    assert_eq!(values.authors(Origin::Service).service, Author::Consumer);
 }
 
 #[test]
