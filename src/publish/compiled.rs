@@ -13,7 +13,7 @@ use super::filters::Filters;
 use super::marks;
 use super::naming::{LocalScope, NamingError, NamingRules};
 use super::projection::Projected;
-use super::related::{Author, Authors, Entry, varies_by_workspace};
+use super::related::{Author, Authors, Entry};
 use super::synced::SyncedRules;
 use super::types::{
     Adoption, ConsumerPause, OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety,
@@ -112,7 +112,10 @@ impl Compiled {
         let naming = naming(spec, engine, types.local_scope, &mut problems);
         let filters = filters(spec, &mut problems);
         let (up, back) = steps::mutations(spec.mutation.as_ref(), "spec.mutation", &mut problems);
-        let related = related::related(spec, engine, &mut problems);
+        let namespace_is_owners = naming
+            .as_ref()
+            .is_some_and(NamingRules::namespace_is_owners);
+        let related = related::related(spec, engine, namespace_is_owners, &mut problems);
         let synced = spec.synced.as_ref();
         let synced = synced.map(|given| SyncedRules::compile(given, &types, &mut problems));
         if let Some(naming) = &naming {
@@ -296,11 +299,8 @@ fn warn_of_adoption(
     if safety.adoption.unwrap_or_default() == Adoption::Never || safety.guards_names() {
         return;
     }
-    let given = spec.naming.clone().unwrap_or_default();
-    let namespace = given.namespace.filter(|text| !text.is_empty());
     // Nobody else's object has the name of the workspace in its name, or is in such a namespace.
-    let in_own = naming.is_namespaced() && namespace.as_deref().is_none_or(varies_by_workspace);
-    if in_own || given.name.as_deref().is_some_and(varies_by_workspace) {
+    if naming.place_varies_by_workspace() {
         return;
     }
     let field = if !naming.namespace_is_owners() {

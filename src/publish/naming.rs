@@ -47,6 +47,8 @@ pub struct NamingRules {
     name: Pattern,
     /// Whether consumers can choose the name of a copy.
     name_is_chosen: bool,
+    /// Whether every name contains the workspace or its path.
+    name_varies: bool,
     /// Whether a name may depend on the path of the workspace.
     reads_path: bool,
     scope: LocalScope,
@@ -57,8 +59,10 @@ struct NamespaceRule {
     pattern: Pattern,
     /// Whether consumers have no influence on the namespace.
     is_owners: bool,
-    /// Whether the pattern contains the workspace.
+    /// Whether every namespace contains the workspace.
     has_workspace: bool,
+    /// Whether every namespace contains the workspace or its path.
+    varies: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -95,7 +99,7 @@ impl NamingRules {
             // Not the path: each of its parts is the name that somebody gave a workspace.
             let data = provenance::Data {
                 own: &["ClusterName"],
-                given: &[],
+                ..provenance::Data::default()
             };
             let said = ["$remoteNamespace", "$remoteName"];
             provenance::writes_only(engine, text, data)
@@ -108,10 +112,13 @@ impl NamingRules {
             namespace: NamespaceRule {
                 pattern: or("namespace", namespace, DEFAULT_NAMESPACE)?,
                 is_owners: namespace.is_none_or(owners),
-                has_workspace: namespace.is_some_and(|text| text.contains("ClusterName")),
+                has_workspace: namespace
+                    .is_none_or(|text| contains_one_of(&["ClusterName"], engine, text)),
+                varies: namespace.is_none_or(|text| varies_by_workspace(engine, text)),
             },
             name: or("name", name, DEFAULT_NAME)?,
             name_is_chosen: name.is_some_and(|text| !is_default(text) && !owners(text)),
+            name_varies: name.is_some_and(|text| varies_by_workspace(engine, text)),
             reads_path: namespace.is_some_and(reads_path) || name.is_some_and(reads_path),
             scope,
         })
@@ -122,9 +129,14 @@ impl NamingRules {
         self.namespace.is_owners || self.scope == LocalScope::Cluster
     }
 
-    /// Whether the pattern of the namespace contains the workspace.
+    /// Whether each namespace that the pattern gives contains the workspace.
     pub fn namespace_has_workspace(&self) -> bool {
         self.namespace.has_workspace
+    }
+
+    /// Whether each copy is in a namespace, or has a name, that contains its workspace or the path of that.
+    pub fn place_varies_by_workspace(&self) -> bool {
+        self.is_namespaced() && self.namespace.varies || self.name_varies
     }
 
     /// Whether copies live in namespaces.
@@ -195,6 +207,24 @@ impl Pattern {
             }))?,
         })
     }
+}
+
+/// Whether the result of a pattern differs between workspaces: each contains the workspace or its path.
+pub fn varies_by_workspace(engine: Engine, text: &str) -> bool {
+    contains_one_of(&["ClusterName", "ClusterPath"], engine, text)
+}
+
+fn contains_one_of(fields: &[&str], engine: Engine, text: &str) -> bool {
+    if !template::has_actions(text) {
+        return text.is_empty() || text.contains("$remoteClusterName");
+    }
+    let data = provenance::Data {
+        telling: fields,
+        // Related entries have a template for both sides.
+        given: &[("Side", "service")],
+        ..provenance::Data::default()
+    };
+    provenance::written(engine, text, data).tells
 }
 
 fn replace(text: &str, remote: &Remote, namespace: &str) -> String {

@@ -34,8 +34,8 @@ mod rules;
 mod stray;
 
 pub use claim_visibility::binding_kind;
-pub use entry::{Author, Authors, Entry, NameAuthors, TypeName};
-pub use guard::{reserved, shares_namespaces, varies_by_workspace};
+pub use entry::{Author, Authors, Entry, NameAuthors, Premises, TypeName};
+pub use guard::reserved;
 pub use leads::{End, Lead, leads};
 pub use ledger::{ClaimOwner, Ledger, ObjectClaim};
 pub use report::annotations;

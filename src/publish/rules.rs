@@ -215,8 +215,14 @@ impl Rules for ObjectRules {
 
     fn allows(&self, copy: &Key) -> Result<(), Reason> {
         let compiled = &self.compiled;
-        let namespace = copy.namespace.as_deref();
-        let Some(namespace) = namespace.filter(|_| !compiled.naming.namespace_is_owners()) else {
+        let (local, naming) = (&compiled.types.local, &compiled.naming);
+        // A copy that is a namespace is where its name says.
+        let (namespace, is_chosen) = if local.group.is_empty() && local.kind == "Namespace" {
+            (Some(&*copy.name), naming.name_is_chosen())
+        } else {
+            (copy.namespace.as_deref(), !naming.namespace_is_owners())
+        };
+        let Some(namespace) = namespace.filter(|_| is_chosen) else {
             return Ok(());
         };
         let closed = namespace == "default" && compiled.safety.guards_names();

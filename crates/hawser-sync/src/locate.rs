@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_lang::object::Object;
 
 use super::key::Key;
-use super::link::{Identity, Link, Target};
+use super::link::{Adoption, Identity, Link, Target};
 use super::memory::{CopyRecord, Entry};
 use super::merge::{agrees, equals};
 use super::pass::{Lookup, Pass};
@@ -237,8 +237,13 @@ fn recorded(
         // Somebody who shared it has made it anew, and may have left it to whoever wants it last.
         CopyRecord::Created { key: made, .. } => {
             let same = || remembered().is_some_and(|desired| equals(&desired, object));
-            let is_shared = link.policy.identity == Identity::Memory && made == key;
-            (is_shared && same()).then_some(Made::Created)
+            let is_there = link.policy.identity == Identity::Memory && made == key;
+            // Whether somebody has shared it is known to the dialect.
+            let made = match link.policy.adoption {
+                Adoption::Equal(made) => made,
+                Adoption::Never | Adoption::Keep | Adoption::Overwrite => Made::Adopted,
+            };
+            (is_there && same()).then_some(made)
         }
         CopyRecord::Adopted { uid, .. } => same(uid).then_some(Made::Adopted),
         _ if link.policy.identity == Identity::Marks => None,

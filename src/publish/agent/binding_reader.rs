@@ -105,8 +105,10 @@ impl BindingReader {
         known.end(&self.connection(cluster)?).await
     }
 
-    fn connection(&self, cluster: &str) -> Result<Connection, String> {
+    /// On behalf of the workspace: others do not wait for one that is refused.
+    fn connection(&self, cluster: &Arc<str>) -> Result<Connection, String> {
         let connection = self.workspaces.connection(cluster);
+        let connection = connection.map(|connection| connection.of(cluster));
         connection.ok_or_else(|| "no endpoint serves the workspace".to_owned())
     }
 

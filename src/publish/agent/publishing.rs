@@ -142,6 +142,10 @@ impl Publishing {
     /// Handles an event of a published resource or of a CRD.
     pub fn handle(&self, change: &Change) {
         if change.key.kind == published_resource_kind() {
+            // Whatever the queue is busy with, what is not wanted any more ends here.
+            if !self.wants_objects(&change.key.name) {
+                self.stop(&change.key.name);
+            }
             self.wake(&change.key.name);
         } else if let Some((_, group)) = change.key.name.split_once('.') {
             self.schemas.discovery.invalidate(group);
@@ -245,6 +249,15 @@ impl Publishing {
     pub fn selected(&self, object: &Object) -> bool {
         let labels: Vec<_> = object.labels().collect();
         self.options.selector.matches(labels.iter().copied())
+    }
+
+    /// Whether the published resource, as last seen, asks this agent to synchronize objects.
+    fn wants_objects(&self, name: &Arc<str>) -> bool {
+        match self.object(name) {
+            Seen::Present(object) => self.selected(&object) && self.publisher(&object).is_some(),
+            Seen::Absent => false,
+            Seen::Unknown => true,
+        }
     }
 
     async fn look_at(self: &Arc<Self>, name: &Arc<str>) -> Outcome {
@@ -524,7 +537,8 @@ impl Publishing {
             known.facts.synchronization = SynchronizationFact::default();
         });
         let mut all = self.known.lock();
-        let Some(known) = all.get_mut(name) else {
+        // It may have been disabled while its schema was looked at.
+        let Some(known) = all.get_mut(name).filter(|_| self.wants_objects(name)) else {
             return;
         };
         if known

@@ -8,7 +8,8 @@ use super::steps::mutations;
 use super::{Part, Problem};
 use crate::mutation::Pipeline;
 use crate::mutation::Step;
-use crate::publish::related::{Entry, shares_namespaces};
+use crate::publish::naming::varies_by_workspace;
+use crate::publish::related::{Entry, Premises};
 use crate::publish::types::{
     Origin, PublishedResourceSpec, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite,
     SelectorSpec,
@@ -20,8 +21,13 @@ use kube_lang::template::{self, Engine, Template};
 pub(super) fn related(
     spec: &PublishedResourceSpec,
     engine: Engine,
+    namespace_is_owners: bool,
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<Arc<Entry>>> {
+    let premises = Premises {
+        engine,
+        namespace_is_owners,
+    };
     let mut seen = BTreeSet::new();
     let mut compiled = Some(Vec::new());
     for (index, entry) in spec.related.iter().enumerate() {
@@ -55,11 +61,11 @@ pub(super) fn related(
             problems,
         );
         let made = match mutations {
-            (Some(mutate), Some(back)) => Entry::of(entry, (mutate, back), engine),
+            (Some(mutate), Some(back)) => Entry::of(entry, (mutate, back), premises),
             _ => None,
         };
         if let Some(made) = &made {
-            shared_namespace(made, (spec, entry), &field, problems);
+            shared_namespace(made, (spec, entry), engine, &field, problems);
         }
         match (&mut compiled, made) {
             (Some(all), Some(made)) => all.push(Arc::new(made)),
@@ -79,6 +85,7 @@ pub(super) fn related(
 fn shared_namespace(
     entry: &Entry,
     (spec, related): (&PublishedResourceSpec, &RelatedSpec),
+    engine: Engine,
     field: &str,
     problems: &mut Vec<Problem>,
 ) {
@@ -90,7 +97,9 @@ fn shared_namespace(
         (None, None, Some(template)) => Some(template.template.as_str()),
         _ => mapped,
     });
-    if entry.consumers_choose() && shares_namespaces(own.unwrap_or(mapped)) {
+    let namespace = own.unwrap_or(mapped);
+    let is_shared = namespace.is_some_and(|text| !varies_by_workspace(engine, text));
+    if entry.consumers_choose() && is_shared {
         let message = "objects of several workspaces share a namespace, and consumers influence which of them are selected";
         let problem = Problem::new(format!("{field}.object"), message).warning();
         problems.push(problem.with_hint(

@@ -307,6 +307,19 @@ fn owners_are_warned_where_consumers_name_what_adoption_would_take() {
             json!({"namespace": "shared", "name": name}),
             Some("spec.naming.name"),
         ),
+        // The workspace is only in what some objects get.
+        (
+            json!({"namespace": "{{ default .ClusterName .Object.spec.team }}"}),
+            Some("spec.naming.namespace"),
+        ),
+        (
+            json!({"namespace": "{{ with .Object.spec.team }}{{ . }}{{ else }}{{ .ClusterName }}{{ end }}"}),
+            Some("spec.naming.namespace"),
+        ),
+        (
+            json!({"namespace": "shared", "name": "{{ .ClusterName | len }}-{{ .Object.metadata.name }}"}),
+            Some("spec.naming.name"),
+        ),
     ] {
         let want: Vec<_> = want.into_iter().collect();
         assert_eq!(warned(naming.clone(), json!({})), want, "{naming}");

@@ -12,10 +12,21 @@ use crate::publish::types::{
     LegacyKind, Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
 };
 use kube_lang::selector::Selector;
-use kube_lang::template::{self, Engine, Template, provenance};
+use kube_lang::template::provenance::{self, Whose};
+use kube_lang::template::{self, Engine, Template};
 
 /// The template data that only the owner and the workspace determine.
-const OWN: [&str; 2] = ["ClusterName", "ClusterPath"];
+const OWN: [&str; 1] = ["ClusterName"];
+/// The path of a workspace. Nobody can choose all of it, but each part is the name that somebody gave a workspace.
+const WHOLE: [&str; 1] = ["ClusterPath"];
+
+/// What the compilation of an entry depends on beside the entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Premises {
+    pub engine: Engine,
+    /// Whether consumers have no influence on the namespaces of copies.
+    pub namespace_is_owners: bool,
+}
 
 /// The resource of a type in paths.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -136,8 +147,11 @@ impl Rewriting {
         };
         Some(Self {
             pipeline: Pipeline::compile(&[step]).ok()?,
-            // Without a pattern the replacement is the value.
-            author: owner_if(regex.pattern.is_empty()),
+            // Without a pattern the replacement is the value; this pattern leaves nothing of any name.
+            author: owner_if(
+                regex.pattern.is_empty()
+                    || regex.pattern == ".*" && !regex.replacement.contains('$'),
+            ),
         })
     }
 
@@ -149,7 +163,8 @@ impl Rewriting {
 }
 
 impl Values {
-    fn of(spec: &RelatedObjectSpec, engine: Engine) -> Option<Self> {
+    fn of(spec: &RelatedObjectSpec, premises: Premises) -> Option<Self> {
+        let engine = premises.engine;
         if let Some(reference) = &spec.reference {
             let rewriting = match &reference.regex {
                 Some(regex) => Some(Rewriting::of(regex)?),
@@ -164,12 +179,30 @@ impl Values {
             return Some(Self::Selector(Box::new(Selecting::of(selector, engine)?)));
         }
         let text = &spec.template.as_ref()?.template;
-        let on = |side| owner_if(writes_only(engine, text, &OWN, &[("Side", side)]));
+        let on = |side, paths: &[(&str, Whose)]| {
+            let data = provenance::Data {
+                own: &OWN,
+                whole: &WHOLE,
+                paths,
+                given: &[("Side", side)],
+                ..provenance::Data::default()
+            };
+            match provenance::written(engine, text, data).whose {
+                Whose::Author | Whose::Whole => Author::Owner,
+                Whose::Status => Author::Status,
+                Whose::Objects => Author::Consumer,
+            }
+        };
+        // There the object is the copy.
+        let mut of_copy = vec![("Object.status", Whose::Status)];
+        if premises.namespace_is_owners {
+            of_copy.push(("Object.metadata.namespace", Whose::Author));
+        }
         Some(Self::Template {
             template: Template::compile(engine, text).ok()?,
             authors: Authors {
-                kcp: on("kcp"),
-                service: on("service"),
+                kcp: on("kcp", &[]),
+                service: on("service", &of_copy),
             },
         })
     }
@@ -230,7 +263,7 @@ impl Selecting {
             .map(|(key, value)| Some((word(key)?, word(value)?)));
         let mut plain = spec.labels();
         plain.match_labels = BTreeMap::new();
-        let own = |text: &String| writes_only(engine, text, &OWN, &[]);
+        let own = |text: &String| writes_only(engine, text, &OWN);
         let mut texts = spec.match_labels.iter().flat_map(|(k, v)| [k, v]);
         Some(Self {
             labels: labels.collect::<Option<_>>()?,
@@ -247,11 +280,11 @@ impl NameRule {
             return Rewriting::of(regex).map(Self::Regex);
         }
         let text = &spec.template.as_ref()?.template;
-        let [name, path] = OWN;
+        let [name] = OWN;
         Some(Self::Template {
             template: Template::compile(engine, text).ok()?,
-            author: owner_if(writes_only(engine, text, &OWN, &[])),
-            keeps: writes_only(engine, text, &[name, path, "Value"], &[]),
+            author: owner_if(writes_only(engine, text, &OWN)),
+            keeps: writes_only(engine, text, &[name, "Value"]),
         })
     }
 
@@ -268,7 +301,11 @@ impl NameRule {
 
 impl Entry {
     /// Compiles a checked entry; `None` if it is invalid after all.
-    pub fn of(spec: &RelatedSpec, mutations: (Pipeline, Pipeline), engine: Engine) -> Option<Self> {
+    pub fn of(
+        spec: &RelatedSpec,
+        mutations: (Pipeline, Pipeline),
+        premises: Premises,
+    ) -> Option<Self> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let source = match (given(&spec.resource), spec.kind) {
             (Some(resource), _) => TypeName {
@@ -293,7 +330,7 @@ impl Entry {
             resource: given(&other.resource).unwrap_or_else(|| source.resource.clone()),
         };
         let namespaces = match &spec.object.namespace {
-            Some(namespace) => Some(Values::of(namespace, engine)?),
+            Some(namespace) => Some(Values::of(namespace, premises)?),
             None => None,
         };
         let (mutate, back) = mutations;
@@ -302,7 +339,7 @@ impl Entry {
             origin: spec.origin,
             source,
             target,
-            names: Values::of(&spec.object.names(), engine)?,
+            names: Values::of(&spec.object.names(), premises)?,
             namespaces,
             spec: mutate,
             status: back,
@@ -386,8 +423,13 @@ impl fmt::Display for Authors {
     }
 }
 
-fn writes_only(engine: Engine, text: &str, own: &[&str], given: &[(&str, &str)]) -> bool {
-    provenance::writes_only(engine, text, provenance::Data { own, given })
+fn writes_only(engine: Engine, text: &str, own: &[&str]) -> bool {
+    let data = provenance::Data {
+        own,
+        whole: &WHOLE,
+        ..provenance::Data::default()
+    };
+    provenance::writes_only(engine, text, data)
 }
 
 fn owner_if(own: bool) -> Author {

@@ -122,15 +122,3 @@ pub fn reserved(namespace: &str, agent: &str) -> Option<&'static str> {
         None
     }
 }
-
-/// Whether copies of several workspaces share a namespace: its name does not depend on the workspace.
-pub fn shares_namespaces(namespace: Option<&str>) -> bool {
-    let text = namespace.filter(|text| !text.is_empty());
-    text.is_some_and(|text| !varies_by_workspace(text))
-}
-
-/// Whether the result of a pattern differs between workspaces.
-pub fn varies_by_workspace(pattern: &str) -> bool {
-    let telling = ["ClusterName", "ClusterPath", "$remoteClusterName"];
-    telling.iter().any(|word| pattern.contains(word))
-}

@@ -498,9 +498,18 @@ impl Making<'_> {
             return Adoption::Never;
         }
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
+        let there = match self.view.get(target) {
+            Seen::Present(object) => object.uid().map(str::to_owned),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        // What was made may be gone, and somebody else may have made another one.
+        let is_there = |copy: &CopyRecord| {
+            let uids = copy.uid().zip(there.as_deref());
+            copy.is_made() && uids.is_none_or(|(made, there)| made == there)
+        };
         let is_known = |(id, record): (&LinkId, &hawser_sync::Entry)| {
             let known = Identity::read(id).map(|identity| identity.target(sides, remote));
-            record.copy.is_made() && known.is_some_and(|known| same_object(&known, target))
+            is_there(&record.copy) && known.is_some_and(|known| same_object(&known, target))
         };
         let ours = self.memory.entries.is_empty()
             || self.memory.entries.iter().any(is_known)

@@ -33,6 +33,8 @@ pub(super) struct Stage {
     pub(super) ledger: Ledger,
     pub(super) published: Vec<PublishedKind>,
     pub(super) quiet: bool,
+    /// Of all workspaces.
+    pub(super) path: &'static str,
 }
 
 impl Quiet for bool {
@@ -110,6 +112,7 @@ impl Stage {
             ledger: Ledger::default(),
             published: Vec::new(),
             quiet: true,
+            path: "root:team",
         }
     }
 
@@ -129,7 +132,7 @@ impl Stage {
             namespace: Some(namespace.into()),
             name: name.into(),
         };
-        ObjectRules::new(&self.compiled, &Sides::default(), remote, None)
+        ObjectRules::new(&self.compiled, &Sides::default(), remote, Some(self.path))
     }
 
     pub(super) fn anchor(&self, cluster: &str, name: &str) -> Key {

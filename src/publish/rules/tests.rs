@@ -612,6 +612,46 @@ fn a_copy_in_a_closed_namespace_is_written_no_more_and_goes_with_its_object() {
     assert!(stage.hands.object(&subject.anchor).is_none(), "it goes");
 }
 
+/// Whoever may choose the name of a namespace does not get that of the agent or of the system.
+#[test]
+fn no_published_namespace_is_one_of_the_system_or_of_the_agent() {
+    let types = || Types {
+        local: Gvk::new("", "v1", "Namespace").into(),
+        remote: Gvk::new("remote.com", "v1alpha1", "RemoteThing").into(),
+        local_scope: LocalScope::Cluster,
+        subresources: vec!["status"],
+        remote_status: false,
+        remote_status_schema: None,
+    };
+    let met = |naming: &str, safety: Value, name: &str| {
+        let stage = Stage::of(
+            json!({"naming": {"name": naming}, "safety": safety}),
+            types(),
+        );
+        let subject = stage.create(CLUSTER, name, json!({}));
+        stage.pass(&subject);
+        stage.pass(&subject).1
+    };
+    let (open, guarded) = (json!({}), json!({"consumerNames": "Guarded"}));
+    let agents = {
+        let stage = Stage::of(json!({}), types());
+        stage.compiled.agent().namespace.clone()
+    };
+    for name in ["kube-system", &agents] {
+        assert_eq!(
+            met("$remoteName", open.clone(), name),
+            Code::NamespaceClosed,
+            "{name}"
+        );
+    }
+    assert_eq!(
+        met("$remoteName", guarded, "default"),
+        Code::NamespaceClosed
+    );
+    assert_eq!(met("$remoteName", open.clone(), "team"), Code::InStep);
+    assert_eq!(met("kube-extra", open, "team"), Code::InStep);
+}
+
 #[test]
 fn no_published_secret_asks_the_service_cluster_for_a_token() {
     for (of_type, want) in [("Opaque", Code::InStep), (ACCOUNT_TOKEN, Code::Forbidden)] {

@@ -20,6 +20,7 @@ on_the_playground!(
     workspaces_whose_copies_hang_hold_up_nobody_else,
     eight_workspaces_that_hang_at_once_leave_workers_to_another,
     what_waits_for_its_turn_is_not_sent_once_it_is_disabled,
+    what_is_not_wanted_any_more_ends_whatever_its_schema_waits_for,
     a_leader_that_was_suspended_sends_nothing_when_it_wakes_up,
 );
 
@@ -27,6 +28,10 @@ on_the_playground!(
 const MANY: usize = 40;
 /// What the agent has on its way to a server at most.
 const IN_FLIGHT: u64 = 32;
+/// Published resources whose schemas are looked at at once.
+const LOOKED_AFTER: u64 = 8;
+/// Half the time that a request may take.
+const IMPATIENT: Duration = Duration::from_secs(15);
 /// Longer than any request is waited for.
 const NEVER: Action = Action::Latency(Duration::from_mins(5));
 
@@ -210,6 +215,65 @@ async fn what_waits_for_its_turn_is_not_sent_once_it_is_disabled(world: &World) 
     // What had left the agent may have come in after this was counted.
     let more = struck(world) - sent;
     ensure!(more < 4, "{more} came in after {sent}");
+    Ok(())
+}
+
+/// The switch does not wait for the requests about the schema of the same resource, nor for those of as many others as
+/// are looked after at once.
+async fn what_is_not_wanted_any_more_ends_whatever_its_schema_waits_for(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    let quiet = definition(&world.group, "quiets", "Quiet");
+    let quiet = world.install(&quiet).await?;
+    let published = world.publish(&quiet, json!({})).await?;
+    world.await_published(&published).await;
+    world.await_marker(&quiet, &stage.team).await;
+    let mut others = Vec::new();
+    for number in 0..LOOKED_AFTER {
+        let (plural, name) = (format!("things{number}"), format!("Thing{number}"));
+        let other = definition(&world.group, &plural, &name);
+        let other = world.install(&other).await?;
+        others.push(world.publish(&other, json!({})).await?);
+    }
+    for other in &others {
+        world.await_published(other).await;
+    }
+    let asked = Matcher {
+        verb: Some("get".to_owned()),
+        resource: Some("apiresourceschemas".to_owned()),
+        ..Matcher::default()
+    };
+    world.playground.faults().add(Fault::new(asked, NEVER));
+    let at = |name: &str| format!("{}/{name}", super::world::PUBLISHED);
+    // What is asked of the type is another thing now.
+    let projected = json!({"spec": {"projection": {"shortNames": ["x"]}}});
+    for name in others.iter().chain([&stage.published]) {
+        world.service.merge(&at(name), projected.clone()).await?;
+    }
+    await_struck(world, LOOKED_AFTER).await;
+    let stopped = "stopped syncing its objects";
+    let off = json!({"spec": {"synchronization": {"enabled": false}}});
+    for name in others.iter().chain([&stage.published]) {
+        world.service.merge(&at(name), off.clone()).await?;
+        // Its schema is waited for twice as long.
+        eventually(IMPATIENT, "it is stopped", async || {
+            let log = stage.agent.log();
+            let mut lines = log.lines().filter(|line| line.contains(stopped));
+            ensure!(lines.any(|line| line.contains(name.as_str())), "{name}");
+            Ok(())
+        })
+        .await;
+    }
+    let mark = world.requests().mark();
+    let spec = json!({"spec": {"size": 2}});
+    stage.team.patch(&stage.kind, "lamp", spec).await?;
+    world.await_still(&quiet, &stage.team).await;
+    let requests = world.agents_requests(mark);
+    let mut writes = requests.iter().filter(|one| one.is_write());
+    let written = writes.find(|one| one.resource == stage.kind.plural);
+    ensure!(written.is_none(), "{written:?}");
     Ok(())
 }
 

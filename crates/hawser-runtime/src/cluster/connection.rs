@@ -146,7 +146,13 @@ impl Connection {
     /// may take longer than `patience`.
     pub async fn page(&self, call: Call, patience: Duration) -> Result<Page, AskError> {
         let (tenant, class) = (&self.tenant, call.class);
-        let turn = self.server.lane.turn(tenant, class).await?;
+        let lane = &self.server.lane;
+        let resource = call.path.split('?').next().unwrap_or_default();
+        let list = tenant.is_none().then(|| format!("{}{resource}", self.base));
+        if let Some(list) = &list {
+            lane.list_is_free(list)?;
+        }
+        let turn = lane.turn(tenant, class).await?;
         let begun = Instant::now();
         let answered = within(begun + patience, patience, self.send(call)).await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());
@@ -158,7 +164,10 @@ impl Connection {
             return Ok(Page::new(response, patience));
         }
         let reply = within(begun + REQUEST_TIMEOUT, REQUEST_TIMEOUT, whole(response)).await?;
-        self.server.lane.answered(tenant, class, &reply);
+        match &list {
+            Some(list) => lane.listed(list, class, &reply),
+            None => lane.answered(tenant, class, &reply),
+        }
         Err(reply.refusal().into())
     }
 

@@ -30,6 +30,10 @@ const REFILL: Duration = Duration::from_secs(1);
 const KEPT: Duration = Duration::from_hours(1);
 /// The number of problems that are remembered. Others are logged each time, at the rate of their tenant.
 const MOST: usize = 100_000;
+/// Those of one tenant,
+const SHARE: usize = MOST / 10;
+/// and those that each tenant may have when there are too many.
+const FEW: usize = 100;
 /// The interval of the clean-up.
 const SWEEP: Duration = Duration::from_mins(10);
 
@@ -48,8 +52,9 @@ struct TroubleMemory {
     swept: Duration,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct KnownTrouble {
+    tenant: Arc<str>,
     /// Hashes of the last two messages: a write that is found otherwise and then put off has both in turns.
     prints: [u64; 2],
     /// The time of the last occurrence.
@@ -63,6 +68,8 @@ struct TenantBudget {
     left_out: u64,
     /// The time of its last problem that was not logged.
     left_out_at: Duration,
+    /// The number of its problems that are remembered.
+    known: usize,
 }
 
 /// A problem that has to be logged.
@@ -108,7 +115,11 @@ impl TroubleMemory {
             Class::Refused => hash(&(reason.code, without_numbers(&reason.detail))),
             Class::Retry => hash(&reason.code),
             Class::Settled | Class::Working | Class::Waiting => {
-                self.troubles.remove(&about);
+                if let Some(known) = self.troubles.remove(&about)
+                    && let Some(tenant) = self.tenants.get_mut(&known.tenant)
+                {
+                    tenant.known -= 1;
+                }
                 return None;
             }
         };
@@ -122,8 +133,14 @@ impl TroubleMemory {
             known.met = now;
             return None;
         }
-        let full = is_new && self.troubles.len() >= MOST;
-        let tenant = self.tenants.entry(Arc::clone(tenant)).or_default();
+        let most = if self.troubles.len() < MOST {
+            SHARE
+        } else {
+            FEW
+        };
+        let name = tenant;
+        let tenant = self.tenants.entry(Arc::clone(name)).or_default();
+        let full = is_new && tenant.known >= most;
         let full_at = tenant.full_at.max(now) + REFILL;
         if full_at.saturating_sub(now) > REFILL * BURST {
             tenant.left_out += 1;
@@ -133,9 +150,13 @@ impl TroubleMemory {
         tenant.full_at = full_at;
         let left_out = std::mem::take(&mut tenant.left_out);
         if !full {
-            let prints = [print, before];
-            self.troubles
-                .insert(about, KnownTrouble { prints, met: now });
+            tenant.known += usize::from(is_new);
+            let known = KnownTrouble {
+                tenant: Arc::clone(name),
+                prints: [print, before],
+                met: now,
+            };
+            self.troubles.insert(about, known);
         }
         Some(DueTrouble { left_out })
     }
@@ -145,11 +166,16 @@ impl TroubleMemory {
             return;
         }
         self.swept = now;
-        self.troubles
-            .retain(|_, known| now.saturating_sub(known.met) < KEPT);
+        self.troubles.retain(|_, known| {
+            let stays = now.saturating_sub(known.met) < KEPT;
+            if !stays && let Some(tenant) = self.tenants.get_mut(&known.tenant) {
+                tenant.known -= 1;
+            }
+            stays
+        });
         self.tenants.retain(|_, tenant| {
             let is_told = tenant.left_out > 0 && now.saturating_sub(tenant.left_out_at) < KEPT;
-            tenant.full_at > now || is_told
+            tenant.full_at > now || is_told || tenant.known > 0
         });
     }
 }

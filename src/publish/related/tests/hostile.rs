@@ -1,6 +1,7 @@
 //! A consumer that tries to reach what is not its own, by every field that it controls.
 
 use super::*;
+use crate::publish::related::Author;
 use crate::publish::related::resolve::FAN_OUT;
 
 const C: &str = "c1";
@@ -98,6 +99,119 @@ fn no_namespace_that_a_consumer_chooses_is_read_or_written() {
     }
 }
 
+/// Whoever makes a workspace names it, and so determines a part of its path.
+#[test]
+fn no_part_of_the_path_of_a_workspace_opens_a_namespace() {
+    for (template, want) in [
+        (
+            "{{ splitList \":\" .ClusterPath | last }}",
+            Code::NamespaceClosed,
+        ),
+        (
+            "{{ regexReplaceAll \".*:\" .ClusterPath \"\" }}",
+            Code::NamespaceClosed,
+        ),
+        (
+            "{{ .ClusterPath | replace \":\" \"-\" | trimPrefix \"root-team-\" }}",
+            Code::NamespaceClosed,
+        ),
+        ("{{ .ClusterPath | replace \":\" \"-\" }}", Code::InStep),
+        (
+            "{{ .ClusterPath | sha256sum | trunc 10 | printf \"n%s\" }}",
+            Code::InStep,
+        ),
+    ] {
+        for origin in ["service", "kcp"] {
+            let object = in_namespace(
+                by_path("spec.name"),
+                json!({"template": {"template": format!("{{{{ if eq .Side \"kcp\" }}}}default{{{{ else }}}}{template}{{{{ end }}}}")}}),
+            );
+            let mut stage = Stage::of(json!({"enableWorkspacePaths": true,
+                "related": [entry("e", origin, object)]}));
+            stage.path = "root:team:vault";
+            let treasures = treasures(&stage);
+            stage.put(&stage.secret("kcp", C, "default", "root"), "poison");
+            let open = [
+                "root-team-vault",
+                &format!("n{}", &sha256(stage.path)[..10]),
+            ];
+            for namespace in open {
+                stage.put(&stage.secret("service", "", namespace, "other"), "v");
+            }
+            let name = if want == Code::InStep && origin == "service" {
+                "other"
+            } else {
+                "root"
+            };
+            stage.create(C, "a", json!({"name": name}));
+            assert_eq!(stage.rest(C, "a"), [want], "{origin} {template}");
+            nothing_was_taken(&stage, &treasures);
+        }
+    }
+}
+
+fn sha256(text: &str) -> String {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(text);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// By a template as by a reference: a status is the provider's where copies have a status subresource.
+#[test]
+fn a_namespace_from_the_status_or_beside_that_of_the_copy_is_open_where_it_is_the_providers() {
+    let both = |text: &str| {
+        let text = format!("{{{{ if eq .Side \"kcp\" }}}}default{{{{ else }}}}{text}{{{{ end }}}}");
+        let namespace = json!({"template": {"template": text}});
+        json!([entry(
+            "e",
+            "service",
+            in_namespace(by_path("spec.name"), namespace)
+        )])
+    };
+    let status = both("{{ .Object.status.vault }}");
+    let beside = both("{{ .Object.metadata.namespace }}-x");
+    for (naming, related, author) in [
+        ("", &status, Author::Status),
+        ("", &beside, Author::Owner),
+        ("$remoteNamespace", &beside, Author::Consumer),
+    ] {
+        let stage = Stage::of(json!({"naming": {"namespace": naming}, "related": related}));
+        let found = stage.compiled.related()[0]
+            .name_authors()
+            .namespaces
+            .unwrap();
+        assert_eq!(found.service, author, "{naming} {related}");
+    }
+    let stage = Stage::new(beside);
+    let near = stage.secret("service", "", &format!("{C}-x"), "s");
+    stage.put(&near, "v");
+    stage.create(C, "a", json!({"name": "s"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    let copy = stage.secret("kcp", C, "default", "s");
+    assert_eq!(stage.value(&copy).as_deref(), Some("v"));
+}
+
+/// Of any name this pattern leaves nothing.
+#[test]
+fn a_pattern_that_replaces_everything_gives_the_owners_word() {
+    let by = |pattern: &str, replacement: &str| {
+        let namespace = json!({"reference": {"path": "spec.ns",
+            "regex": {"pattern": pattern, "replacement": replacement}}});
+        let related = json!([entry(
+            "e",
+            "service",
+            in_namespace(by_path("spec.name"), namespace)
+        )]);
+        let stage = Stage::new(related);
+        let authors = stage.compiled.related()[0].name_authors();
+        authors.namespaces.unwrap().service
+    };
+    assert_eq!(by(".*", "fixed"), Author::Owner);
+    for (pattern, replacement) in [(".*", "$0"), (".+x", "fixed"), ("^.*$", "fixed")] {
+        assert_eq!(by(pattern, replacement), Author::Consumer, "{pattern}");
+    }
+}
+
 #[test]
 fn a_path_that_only_looks_like_the_status_is_the_consumers() {
     let namespace = by_path("status.x|@this|@valid");
@@ -105,10 +219,7 @@ fn a_path_that_only_looks_like_the_status_is_the_consumers() {
     let stage = Stage::new(json!([entry("e", "service", object)]));
     let entry = &stage.compiled.related()[0];
     let values = entry.namespaces.as_ref().unwrap();
-    assert_eq!(
-        values.authors(Origin::Service).service,
-        super::super::entry::Author::Consumer
-    );
+    assert_eq!(values.authors(Origin::Service).service, Author::Consumer);
 }
 
 #[test]
@@ -632,6 +743,13 @@ fn a_namespace_that_a_consumer_gives_its_copy_is_closed_where_names_are_guarded(
             false,
             Code::InStep,
         ),
+        // Only a consumer who names nothing gets the namespace of its workspace.
+        (
+            "{{ default .ClusterName .Object.metadata.namespace }}",
+            "Guarded",
+            false,
+            Code::NamespaceClosed,
+        ),
     ] {
         let mut entries = json!([
             entry("up", "kcp", by_path("spec.up")),
@@ -646,6 +764,11 @@ fn a_namespace_that_a_consumer_gives_its_copy_is_closed_where_names_are_guarded(
             "safety": {"consumerNames": safety}}));
         let mapped = naming.replace("$remoteClusterName", C);
         let mapped = mapped.replace("$remoteNamespace", "vault");
+        let mapped = if naming.contains("default") {
+            "vault".to_owned()
+        } else {
+            mapped
+        };
         stage.put(&stage.secret("service", "", &mapped, "root"), "treasure");
         stage.put(&stage.secret("kcp", C, "vault", "mine"), "v");
         let codes = stage.rest_in(C, "vault", "a", names.clone());

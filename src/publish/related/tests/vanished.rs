@@ -338,6 +338,25 @@ fn what_a_consumer_puts_in_the_place_of_a_concealed_copy_is_left_alone() {
     assert_eq!(stage.value(&copy).as_deref(), Some("mine"));
 }
 
+/// The copy is gone, and its equal is somebody else's: no other object of the workspace has it for a copy.
+#[test]
+fn what_the_provider_makes_in_the_place_of_a_copy_stays_when_the_original_goes() {
+    let stage = Stage::new(json!([entry("up", "kcp", by_path("spec.up"))]));
+    let original = stage.secret("kcp", C, "default", "s");
+    let copy = stage.secret("service", "", C, "s");
+    stage.put(&original, "v");
+    stage.create(C, "a", json!({"up": "s"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    stage.hands.delete(&copy);
+    stage.put(&copy, "v");
+    let theirs = uid(&stage, &copy);
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    stage.hands.delete(&original);
+    stage.rest(C, "a");
+    assert_eq!(uid(&stage, &copy), theirs);
+    assert!(stage.hands.object(&original).is_none());
+}
+
 #[test]
 fn a_copy_that_a_killed_process_made_anew_is_known_by_its_content() {
     let (mut stage, original, copy) = concealed(false);

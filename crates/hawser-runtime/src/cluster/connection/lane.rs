@@ -35,6 +35,8 @@ pub(super) struct Lane {
     under_way: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     events: Semaphore,
     rate: Option<Rate>,
+    /// Lists on behalf of no tenant that the server wants to be paused, by path, and until when.
+    lists: Mutex<HashMap<String, Duration>>,
 }
 
 /// The permission for one call, returned when it is dropped.
@@ -114,7 +116,26 @@ impl Lane {
             under_way: Mutex::default(),
             events: Semaphore::new(EVENTS),
             rate: limits.per_second.map(Rate::new),
+            lists: Mutex::default(),
         }
+    }
+
+    /// Fails if the server wants a pause of this list. A server that installs one kind has others to list.
+    pub(super) fn list_is_free(&self, list: &str) -> Result<(), CallError> {
+        let (now, lists) = (self.now(), self.lists.lock());
+        let until = lists.get(list).filter(|until| **until > now);
+        until.map_or(Ok(()), |until| Err(CallError::Held(*until - now)))
+    }
+
+    /// Reads from the response to a list on behalf of no tenant whether the server wants a pause, and of what.
+    pub(super) fn listed(&self, list: &str, class: CallClass, reply: &Reply) {
+        let Some(pause) = pause(reply).filter(|_| reply.is_status()) else {
+            return self.answered(&None, class, reply);
+        };
+        let now = self.now();
+        let mut lists = self.lists.lock();
+        lists.retain(|_, until| *until > now);
+        lists.insert(list.to_owned(), now + pause);
     }
 
     /// Waits until one more call is within the rate.
@@ -232,13 +253,11 @@ impl Lane {
     /// The limit of the server as a whole responds in plain text, before it looks at the request. A `Status` comes from
     /// behind it, possibly from a webhook of the tenant.
     pub(super) fn answered(&self, tenant: &Tenant, class: CallClass, reply: &Reply) {
-        let pause = match (reply.status, reply.retry_after) {
-            (429, pause) => pause.unwrap_or(PAUSE),
-            (503, Some(pause)) => pause,
-            _ => return,
+        let Some(pause) = pause(reply) else {
+            return;
         };
         let now = self.now();
-        let until = now + pause.min(LONGEST_PAUSE);
+        let until = now + pause;
         let mut line = self.line.lock();
         if !reply.is_status() {
             line.hold(until);
@@ -246,6 +265,16 @@ impl Lane {
             line.hold_tenant(tenant, until, now);
         }
     }
+}
+
+/// The pause that a response asks for.
+fn pause(reply: &Reply) -> Option<Duration> {
+    let pause = match (reply.status, reply.retry_after) {
+        (429, pause) => pause.unwrap_or(PAUSE),
+        (503, pause) => pause?,
+        _ => return None,
+    };
+    Some(pause.min(LONGEST_PAUSE))
 }
 
 #[cfg(test)]
@@ -291,6 +320,29 @@ mod tests {
             hangs(0).await;
             assert_eq!(begun.elapsed(), Duration::ZERO);
         }
+    }
+
+    /// As kube-apiserver says of a kind that was installed a moment ago.
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_of_one_kinds_list_is_no_pause_of_others() {
+        let lane = Lane::new("https://example.com", &Limits::default());
+        let refused = |body: &'static [u8]| Reply {
+            status: 429,
+            body: body.into(),
+            retry_after: Some(Duration::from_secs(5)),
+        };
+        let status = refused(br#"{"kind": "Status"}"#);
+        lane.listed("/apis/a/v1/gadgets", CallClass::Work, &status);
+        let held = lane.list_is_free("/apis/a/v1/gadgets");
+        assert_eq!(held, Err(CallError::Held(Duration::from_secs(5))));
+        assert_eq!(lane.list_is_free("/apis/a/v1/lamps"), Ok(()));
+        assert!(lane.turn(&None, CallClass::Work).await.is_ok());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(lane.list_is_free("/apis/a/v1/gadgets"), Ok(()));
+        // In plain text it is the server as a whole.
+        let busy = refused(b"Too many requests");
+        lane.listed("/apis/a/v1/gadgets", CallClass::Work, &busy);
+        assert!(lane.turn(&None, CallClass::Work).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -183,6 +183,47 @@ fn a_tenant_with_many_troubles_has_a_bounded_log_and_others_have_theirs() {
     assert!(left_out > 20_000, "{left_out}");
 }
 
+/// As many as the log has room for, at a rate that logs each.
+#[test]
+fn a_tenant_with_many_troubles_leaves_room_to_remember_those_of_others() {
+    let mut known = TroubleMemory::default();
+    let (many, other) = (Arc::from("many"), Arc::from("other"));
+    let invalid = Reason::new(Code::Invalid, "no");
+    // As often as troubles are met again, before they are forgotten.
+    for round in 0..2 {
+        for about in 0..MOST as u64 / 2 {
+            let now = Duration::from_millis(round * 3_000_000 + about * 50);
+            known.note(about, &many, &invalid, now);
+        }
+    }
+    assert!(known.troubles.len() <= SHARE, "{}", known.troubles.len());
+    let now = Duration::from_secs(6_000);
+    assert!(known.note(u64::MAX, &other, &invalid, now).is_some());
+    assert_eq!(known.note(u64::MAX, &other, &invalid, now), None);
+    // What is over makes room.
+    let before = known.troubles.len();
+    let settled = Reason::from(Code::InStep);
+    known.note(u64::MAX, &other, &settled, now);
+    assert_eq!(known.troubles.len(), before - 1);
+    assert_eq!(known.tenants[&other].known, 0);
+}
+
+/// Tenants that have filled the memory together.
+#[test]
+fn a_tenant_has_a_few_troubles_remembered_however_many_there_are() {
+    let mut known = TroubleMemory::default();
+    let invalid = Reason::new(Code::Invalid, "no");
+    let burst = u64::from(BURST);
+    for about in 0..MOST as u64 {
+        let tenant = Arc::from((about / burst).to_string());
+        assert!(known.note(about, &tenant, &invalid, at(0)).is_some());
+    }
+    assert_eq!(known.troubles.len(), MOST);
+    let other = Arc::from("other");
+    assert!(known.note(u64::MAX, &other, &invalid, at(1)).is_some());
+    assert_eq!(known.note(u64::MAX, &other, &invalid, at(2)), None);
+}
+
 #[test]
 fn a_tenant_without_further_troubles_is_forgotten() {
     let (mut memory, tenant) = (TroubleMemory::default(), Arc::from("a"));
@@ -213,5 +254,5 @@ fn tenants_with_all_the_troubles_that_are_remembered_silence_nobody() {
     }
     let noted = memory.note(about, &"other".into(), &trouble, at(1));
     assert_eq!(noted, Some(DueTrouble { left_out: 0 }));
-    assert_eq!(memory.troubles.len(), MOST);
+    assert_eq!(memory.troubles.len(), MOST + 1, "a few of each tenant");
 }

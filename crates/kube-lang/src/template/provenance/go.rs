@@ -8,15 +8,15 @@ use gotmpl::parse::{
 };
 use gotmpl::{Template, Value};
 
-use super::{Data, MAX_DEPTH, MAX_NODES};
+use super::{Argument, Data, MAX_DEPTH, MAX_NODES, Whose, Written};
 use crate::template::{Engine, NAME, functions, values};
 
-pub(super) fn writes_only(engine: Engine, text: &str, data: Data<'_>) -> bool {
+pub(super) fn written(engine: Engine, text: &str, data: Data<'_>) -> Written {
     let Ok(parsed) = crate::template::parse(text, engine) else {
-        return false;
+        return Written::ANYTHING;
     };
     let Some(tree) = parsed.lookup(NAME) else {
-        return false;
+        return Written::ANYTHING;
     };
     let mut reading = GoReader {
         templates: &parsed,
@@ -28,14 +28,19 @@ pub(super) fn writes_only(engine: Engine, text: &str, data: Data<'_>) -> bool {
         left: MAX_NODES,
         lost: false,
     };
-    reading.list(tree) && !reading.lost
+    let written = reading.list(tree);
+    if reading.lost {
+        Written::ANYTHING
+    } else {
+        written
+    }
 }
 
 /// A value as far as it is known.
 #[derive(Clone, Debug, PartialEq)]
 struct Words {
-    /// True if no part of it comes from an object.
-    own: bool,
+    /// Whose they are, as they would be written.
+    is: Written,
     known: Known,
 }
 
@@ -56,18 +61,19 @@ enum Dot {
 }
 
 impl Words {
-    const OBJECTS: Self = Self {
-        own: false,
-        known: Known::Nothing,
-    };
-    const OWN: Self = Self {
-        own: true,
-        known: Known::Nothing,
-    };
+    const OBJECTS: Self = Self::of(Written::ANYTHING);
+    const OWN: Self = Self::of(Written::TEXT);
+
+    const fn of(is: Written) -> Self {
+        Self {
+            is,
+            known: Known::Nothing,
+        }
+    }
 
     fn value(value: Value) -> Self {
         Self {
-            own: true,
+            is: Written::TEXT,
             known: Known::Value(value),
         }
     }
@@ -87,6 +93,21 @@ impl Words {
         }
     }
 
+    fn as_argument(&self) -> Argument<'_> {
+        let value = self.as_value();
+        Argument {
+            is: self.is,
+            text: match value {
+                Some(Value::String(text)) => Some(text),
+                _ => None,
+            },
+            number: match value {
+                Some(Value::Int(number)) => Some(*number),
+                _ => None,
+            },
+        }
+    }
+
     /// One of the two, nobody knows which.
     fn or(self, other: &Self) -> Self {
         if self == *other {
@@ -94,7 +115,7 @@ impl Words {
         }
         let truth = self.truth().filter(|truth| other.truth() == Some(*truth));
         Self {
-            own: self.own && other.own,
+            is: self.is.or(other.is),
             known: truth.map_or(Known::Nothing, Known::Truth),
         }
     }
@@ -104,7 +125,14 @@ impl Words {
             return self;
         }
         let Some(mut value) = self.as_value() else {
-            return Self::OBJECTS;
+            return match self.is.whose {
+                // All of it is the provider's.
+                Whose::Status => Self::of(Written {
+                    whose: Whose::Status,
+                    tells: false,
+                }),
+                Whose::Author | Whose::Whole | Whose::Objects => Self::OBJECTS,
+            };
         };
         for field in path {
             match value.field(field.as_ref()) {
@@ -131,30 +159,44 @@ struct GoReader<'a> {
 }
 
 impl GoReader<'_> {
-    fn list(&mut self, list: &ListNode) -> bool {
-        list.nodes.iter().all(|node| self.node(node))
+    fn list(&mut self, list: &ListNode) -> Written {
+        let mut written = Written::TEXT;
+        for node in &list.nodes {
+            written = written.then(self.node(node));
+        }
+        written
     }
 
-    fn node(&mut self, node: &Node) -> bool {
+    fn node(&mut self, node: &Node) -> Written {
         if !self.goes_on() || self.depth == MAX_DEPTH {
-            return false;
+            self.lost = true;
+        }
+        if self.lost {
+            return Written::ANYTHING;
         }
         self.depth += 1;
-        let only = self.writes_only(node);
+        let written = self.written(node);
         self.depth -= 1;
-        only
+        written
     }
 
-    fn writes_only(&mut self, node: &Node) -> bool {
+    fn written(&mut self, node: &Node) -> Written {
         match node {
             Node::List(list) => self.list(list),
-            Node::Text(_) | Node::Define(_) => true,
-            Node::Action(action) => self.pipe(&action.pipe).own || !action.pipe.decl.is_empty(),
+            Node::Text(_) | Node::Define(_) => Written::TEXT,
+            Node::Action(action) => {
+                let written = self.pipe(&action.pipe).is;
+                if action.pipe.decl.is_empty() {
+                    written
+                } else {
+                    Written::TEXT
+                }
+            }
             Node::If(branch) => self.branch(branch, false),
             Node::With(branch) => self.branch(branch, true),
             Node::Template(template) => self.template(template),
             // How often something is written is a word too.
-            Node::Range(_) | Node::Break(_) | Node::Continue(_) => false,
+            Node::Range(_) | Node::Break(_) | Node::Continue(_) => Written::ANYTHING,
         }
     }
 
@@ -163,62 +205,62 @@ impl GoReader<'_> {
         self.left > 0
     }
 
-    fn branch(&mut self, branch: &BranchNode, sets_dot: bool) -> bool {
+    fn branch(&mut self, branch: &BranchNode, sets_dot: bool) -> Written {
         let outside = self.variables.len();
         let value = self.pipe(&branch.pipe);
-        let only = match value.truth() {
+        let written = match value.truth() {
             Some(true) => self.body(branch, sets_dot, value),
             Some(false) => self.otherwise(branch),
             None => {
                 let before = self.variables.clone();
                 let body = self.body(branch, sets_dot, value);
                 let after = std::mem::replace(&mut self.variables, before);
-                let only = body && self.otherwise(branch);
+                let written = body.or(self.otherwise(branch));
                 for (mine, theirs) in self.variables.iter_mut().zip(after) {
                     let one = std::mem::replace(&mut mine.1, Words::OBJECTS);
                     mine.1 = one.or(&theirs.1);
                 }
-                only
+                written
             }
         };
         self.variables.truncate(outside);
-        only
+        written
     }
 
-    fn body(&mut self, branch: &BranchNode, sets_dot: bool, value: Words) -> bool {
+    fn body(&mut self, branch: &BranchNode, sets_dot: bool, value: Words) -> Written {
         if !sets_dot {
             return self.list(&branch.body);
         }
         let dot = std::mem::replace(&mut self.dot, Dot::Value(value));
-        let only = self.list(&branch.body);
+        let written = self.list(&branch.body);
         self.dot = dot;
-        only
+        written
     }
 
-    fn otherwise(&mut self, branch: &BranchNode) -> bool {
+    fn otherwise(&mut self, branch: &BranchNode) -> Written {
         let other = branch.else_body.as_ref();
-        other.is_none_or(|list| self.list(list))
+        other.map_or(Written::TEXT, |list| self.list(list))
     }
 
     /// Reads a definition with the value that it is given.
-    fn template(&mut self, template: &TemplateNode) -> bool {
+    fn template(&mut self, template: &TemplateNode) -> Written {
         let templates = self.templates;
         let Some(tree) = templates.lookup(&template.name) else {
-            return false;
+            return Written::ANYTHING;
         };
         let given = match &template.pipe {
             Some(pipe) => match self.dot_itself(pipe) {
                 Some(dot) => dot,
                 None => Dot::Value(self.pipe(pipe)),
             },
-            None => return false,
+            None => return Written::ANYTHING,
         };
         let variables = std::mem::take(&mut self.variables);
         let dot = std::mem::replace(&mut self.dot, given.clone());
         let dollar = std::mem::replace(&mut self.dollar, given);
-        let only = self.list(tree);
+        let written = self.list(tree);
         (self.variables, self.dot, self.dollar) = (variables, dot, dollar);
-        only
+        written
     }
 
     /// The dot or the dollar, where a pipeline is nothing else.
@@ -261,6 +303,11 @@ impl GoReader<'_> {
         let Some((first, rest)) = command.args.split_first() else {
             return Words::OBJECTS;
         };
+        if let (Expr::Identifier(_, name), None) = (first, &piped)
+            && name == "goField"
+        {
+            return self.field_of(rest);
+        }
         if let Expr::Identifier(_, name) = first {
             let mut args: Vec<_> = rest.iter().map(|arg| self.expr(arg)).collect();
             args.extend(piped);
@@ -305,12 +352,36 @@ impl GoReader<'_> {
         let field = match (dot, path) {
             (Dot::Value(words), path) => return words.clone().fields(path),
             (Dot::Data, [field]) => field.as_ref(),
-            (Dot::Data, _) => return Words::OBJECTS,
+            (Dot::Data, []) => return Words::OBJECTS,
+            (Dot::Data, path) => {
+                let path: Vec<_> = path.iter().map(AsRef::as_ref).collect();
+                return Words::of(self.data.path(&path.join(".")));
+            }
         };
         match self.data.given(field) {
             Some(text) => Words::value(values::string(text)),
-            None if self.data.own.contains(&field) => Words::OWN,
-            None => Words::OBJECTS,
+            None => Words::of(self.data.field(field)),
+        }
+    }
+
+    /// A field of a value, as the preparation of a tree writes it.
+    fn field_of(&mut self, args: &[Expr]) -> Words {
+        let [_, from, path @ ..] = args else {
+            return Words::OBJECTS;
+        };
+        let field = |arg: &Expr| match arg {
+            Expr::String(_, field) => Some(field.to_string()),
+            _ => None,
+        };
+        let Some(path) = path.iter().map(field).collect::<Option<Vec<_>>>() else {
+            return Words::OBJECTS;
+        };
+        match from {
+            Expr::Dot(_) => self.of(&self.dot, &path),
+            Expr::Variable(_, name, inner) if name == "$" && inner.is_empty() => {
+                self.of(&self.dollar, &path)
+            }
+            other => self.expr(other).fields(&path),
         }
     }
 
@@ -333,13 +404,20 @@ impl GoReader<'_> {
             _ => {}
         }
         let known: Option<Vec<_>> = args.iter().map(|arg| arg.as_value().cloned()).collect();
-        match known.and_then(|values| called(name, values)) {
-            Some(value) => Words::value(value),
-            None => Words {
-                own: args.iter().all(|arg| arg.own),
-                known: Known::Nothing,
-            },
+        if let Some(value) = known.and_then(|values| called(name, values)) {
+            return Words::value(value);
         }
+        // The preparation of a tree writes some calls in other words.
+        let (name, args) = match (name, args.as_slice()) {
+            ("goPrintf", [_, args @ ..]) => ("printf", args),
+            ("goTyped", [of, _, args @ ..]) => match of.as_value() {
+                Some(Value::String(name)) => (&**name, args),
+                _ => return Words::OBJECTS,
+            },
+            (name, args) => (name, args),
+        };
+        let args: Vec<_> = args.iter().map(Words::as_argument).collect();
+        Words::of(super::result(name, &args))
     }
 }
 
@@ -354,7 +432,7 @@ fn either(args: Vec<Words>, wanted: bool) -> Words {
             return match maybe {
                 None => arg,
                 Some(before) => Words {
-                    own: before.own && arg.own,
+                    is: before.is.or(arg.is),
                     known: if decides {
                         Known::Truth(wanted)
                     } else {

@@ -4,7 +4,7 @@ use handlebars::Template;
 use handlebars::template::{HelperTemplate, Parameter, TemplateElement};
 use serde_json::{Map, Value as Json};
 
-use super::{Data, MAX_DEPTH, MAX_NODES};
+use super::{Argument, Data, MAX_DEPTH, MAX_NODES, Written};
 use crate::template::{functions, handlebars as engine};
 
 /// The blocks that write one of two texts.
@@ -12,12 +12,12 @@ const CHOICES: [&str; 4] = ["if", "unless", "eq", "ne"];
 /// Built-in helpers of Handlebars that are functions here.
 const BUILT_IN: [&str; 8] = ["eq", "ne", "gt", "lt", "and", "or", "not", "len"];
 
-pub(super) fn writes_only(text: &str, data: Data<'_>) -> bool {
+pub(super) fn written(text: &str, data: Data<'_>) -> Written {
     if engine::compile(text).is_err() {
-        return false;
+        return Written::ANYTHING;
     }
     let Ok(template) = Template::compile(text) else {
-        return false;
+        return Written::ANYTHING;
     };
     let mut reading = HandlebarsReader {
         data,
@@ -34,44 +34,48 @@ struct HandlebarsReader<'a> {
 }
 
 impl HandlebarsReader<'_> {
-    fn template(&mut self, template: &Template) -> bool {
+    fn template(&mut self, template: &Template) -> Written {
         if self.depth == MAX_DEPTH {
-            return false;
+            return Written::ANYTHING;
         }
         self.depth += 1;
-        let mut elements = template.elements.iter();
-        let only = elements.all(|element| self.element(element));
+        let mut written = Written::TEXT;
+        for element in &template.elements {
+            written = written.then(self.element(element));
+        }
         self.depth -= 1;
-        only
+        written
     }
 
-    fn element(&mut self, element: &TemplateElement) -> bool {
+    fn element(&mut self, element: &TemplateElement) -> Written {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
-            return false;
+            return Written::ANYTHING;
         }
         match element {
-            TemplateElement::RawString(_) | TemplateElement::Comment(_) => true,
-            TemplateElement::Expression(written) | TemplateElement::HtmlExpression(written) => {
-                self.is_own(written)
-            }
+            TemplateElement::RawString(_) | TemplateElement::Comment(_) => Written::TEXT,
+            TemplateElement::Expression(expression)
+            | TemplateElement::HtmlExpression(expression) => self.expression(expression),
             TemplateElement::HelperBlock(block) => self.block(block),
-            _ => false,
+            _ => Written::ANYTHING,
         }
     }
 
-    fn block(&mut self, block: &HelperTemplate) -> bool {
+    fn block(&mut self, block: &HelperTemplate) -> Written {
         let chooses = name(&block.name).is_some_and(|name| CHOICES.contains(&name));
         if !chooses || !block.hash.is_empty() || block.block_param.is_some() {
-            return false;
+            return Written::ANYTHING;
         }
-        let (first, second) = match self.chosen(block) {
-            Some(true) => (block.template.as_ref(), None),
-            Some(false) => (None, block.inverse.as_ref()),
-            None => (block.template.as_ref(), block.inverse.as_ref()),
+        let chosen = self.chosen(block);
+        let mut read = |template: Option<&Template>| {
+            template.map_or(Written::TEXT, |template| self.template(template))
         };
-        let mut read = first.into_iter().chain(second);
-        read.all(|template| self.template(template))
+        let (first, second) = (block.template.as_ref(), block.inverse.as_ref());
+        match chosen {
+            Some(true) => read(first),
+            Some(false) => read(second),
+            None => read(first).or(read(second)),
+        }
     }
 
     /// The outcome of a block's condition, as the engine computes it; `None` if it depends on an object.
@@ -120,28 +124,49 @@ impl HandlebarsReader<'_> {
         }
     }
 
-    /// True if an expression writes only the author's text.
-    fn is_own(&self, written: &HelperTemplate) -> bool {
+    fn expression(&self, written: &HelperTemplate) -> Written {
         if !written.hash.is_empty() {
-            return false;
+            return Written::ANYTHING;
         }
         if written.params.is_empty() {
-            return self.is_own_value(&written.name);
+            return self.value(&written.name).is;
         }
-        is_function(written) && written.params.iter().all(|param| self.is_own_value(param))
+        let called = written.name.as_name().filter(|_| is_function(written));
+        let Some(called) = called else {
+            return Written::ANYTHING;
+        };
+        let args: Vec<_> = written.params.iter().map(|one| self.value(one)).collect();
+        super::result(called, &args)
     }
 
-    fn is_own_value(&self, value: &Parameter) -> bool {
+    fn value<'v>(&'v self, value: &'v Parameter) -> Argument<'v> {
+        let unread = |is| Argument {
+            is,
+            text: None,
+            number: None,
+        };
         match value {
-            Parameter::Literal(_) => true,
-            Parameter::Path(_) | Parameter::Name(_) => name(value).is_some_and(|field| {
-                self.data.own.contains(&field) || self.data.given(field).is_some()
-            }),
-            Parameter::Subexpression(call) => match call.as_element() {
-                TemplateElement::Expression(call) => self.is_own(call),
-                _ => false,
+            Parameter::Literal(literal) => Argument {
+                is: Written::TEXT,
+                text: literal.as_str(),
+                number: literal.as_i64(),
             },
-            _ => false,
+            Parameter::Path(_) | Parameter::Name(_) => match (name(value), path(value)) {
+                (Some(field), _) => match self.data.given(field) {
+                    Some(text) => Argument {
+                        text: Some(text),
+                        ..unread(Written::TEXT)
+                    },
+                    None => unread(self.data.field(field)),
+                },
+                (None, Some(path)) => unread(self.data.path(path)),
+                (None, None) => unread(Written::ANYTHING),
+            },
+            Parameter::Subexpression(call) => match call.as_element() {
+                TemplateElement::Expression(call) => unread(self.expression(call)),
+                _ => unread(Written::ANYTHING),
+            },
+            _ => unread(Written::ANYTHING),
         }
     }
 }
@@ -151,6 +176,13 @@ fn name(of: &Parameter) -> Option<&str> {
     let name = of.as_name()?;
     let plain = |c: char| c.is_ascii_alphanumeric();
     name.chars().all(plain).then_some(name)
+}
+
+/// A path of plain names.
+fn path(of: &Parameter) -> Option<&str> {
+    let path = of.as_name()?;
+    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric());
+    path.split('.').all(plain).then_some(path)
 }
 
 fn is_function(call: &HelperTemplate) -> bool {

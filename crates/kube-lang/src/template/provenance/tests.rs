@@ -8,7 +8,7 @@ const OWN: [&str; 2] = ["ClusterName", "Side"];
 fn check(text: &str, want: bool) {
     let data = Data {
         own: &OWN,
-        given: &[],
+        ..Data::default()
     };
     assert_eq!(writes_only(Engine::Go, text, data), want, "{text}");
 }
@@ -20,6 +20,7 @@ fn sides(engine: Engine, text: &str, want: (bool, bool)) {
         let data = Data {
             own: &OWN,
             given: &[("Side", side)],
+            ..Data::default()
         };
         writes_only(engine, text, data)
     });
@@ -207,6 +208,195 @@ fn in_handlebars_too_where_that_is_certain() {
             &text.replace('§', consumers),
             (want, want),
         );
+    }
+}
+
+/// Fields whose whole nobody chooses, and parts of them.
+#[test]
+fn a_path_is_nobodys_words_as_long_as_all_of_it_is_written() {
+    let whose = |engine, text: &str| {
+        let data = Data {
+            own: &["ClusterName"],
+            whole: &["ClusterPath"],
+            ..Data::default()
+        };
+        written(engine, text, data).whose
+    };
+    for (text, want) in [
+        ("{{ .ClusterPath }}", Whose::Whole),
+        ("a-{{ .ClusterPath | replace \":\" \"-\" }}", Whose::Whole),
+        ("{{ .ClusterPath | lower | quote }}", Whose::Whole),
+        (
+            "{{ printf \"%s-%s\" .ClusterPath .ClusterName }}",
+            Whose::Whole,
+        ),
+        ("{{ list \"a\" .ClusterPath | join \"-\" }}", Whose::Whole),
+        ("{{ with .ClusterPath }}{{ . }}{{ end }}", Whose::Whole),
+        (
+            "{{ $p := .ClusterPath }}{{ $p | replace \":\" \".\" }}",
+            Whose::Whole,
+        ),
+        (
+            "{{ ternary .ClusterPath \"a\" .Object.spec.x }}",
+            Whose::Whole,
+        ),
+        ("{{ .ClusterPath | sha256sum | trunc 10 }}", Whose::Author),
+        ("{{ .ClusterPath | sha3short }}", Whose::Author),
+        ("{{ splitList \":\" .ClusterPath | last }}", Whose::Objects),
+        ("{{ (split \":\" .ClusterPath)._2 }}", Whose::Objects),
+        (
+            "{{ regexReplaceAll \".*:\" .ClusterPath \"\" }}",
+            Whose::Objects,
+        ),
+        ("{{ .ClusterPath | trimPrefix \"root:\" }}", Whose::Objects),
+        ("{{ .ClusterPath | trunc 8 }}", Whose::Objects),
+        ("{{ .ClusterPath | substr 5 9 }}", Whose::Objects),
+        (
+            "{{ .ClusterPath | replace \"root:\" \"\" }}",
+            Whose::Objects,
+        ),
+        (
+            "{{ .ClusterPath | replace .ClusterPath \"a\" }}",
+            Whose::Objects,
+        ),
+        ("{{ printf \"%.4s\" .ClusterPath }}", Whose::Objects),
+        ("{{ slice .ClusterPath 5 9 }}", Whose::Objects),
+        (
+            "{{ splitList \":\" .ClusterPath | last | sha256sum }}",
+            Whose::Objects,
+        ),
+        ("{{ list .ClusterPath | first | base }}", Whose::Objects),
+    ] {
+        assert_eq!(whose(Engine::Go, text), want, "{text}");
+    }
+    for (text, want) in [
+        ("{{ClusterPath}}", Whose::Whole),
+        ("{{replace \":\" \"-\" ClusterPath}}", Whose::Whole),
+        ("{{trunc 9 (sha256sum ClusterPath)}}", Whose::Author),
+        ("{{trimPrefix \"root:\" ClusterPath}}", Whose::Objects),
+        ("{{replace \"root:\" \"\" ClusterPath}}", Whose::Objects),
+    ] {
+        assert_eq!(whose(Engine::Handlebars, text), want, "{text}");
+    }
+}
+
+#[test]
+fn a_text_tells_workspaces_apart_if_each_branch_writes_a_field_that_does() {
+    let tells = |engine, text: &str| {
+        let data = Data {
+            telling: &["ClusterName"],
+            given: &[("Side", "service")],
+            ..Data::default()
+        };
+        written(engine, text, data).tells
+    };
+    for (text, want) in [
+        ("{{ .ClusterName }}", true),
+        ("{{ .ClusterName }}-{{ .Object.spec.x }}", true),
+        ("{{ .ClusterName | lower | trunc 12 }}", true),
+        ("{{ .ClusterName | sha3short }}-x", true),
+        ("{{ printf \"%s-%s\" .Object.spec.x .ClusterName }}", true),
+        (
+            "{{ if .Object.spec.x }}a-{{ .ClusterName }}{{ else }}{{ .ClusterName }}{{ end }}",
+            true,
+        ),
+        (
+            "{{ if eq .Side \"kcp\" }}a{{ else }}{{ .ClusterName }}{{ end }}",
+            true,
+        ),
+        (
+            "{{ $c := .ClusterName }}{{ if .Object.x }}b{{ end }}{{ $c }}",
+            true,
+        ),
+        (
+            "{{ define \"c\" }}{{ .ClusterName }}{{ end }}{{ template \"c\" . }}",
+            true,
+        ),
+        ("plain", false),
+        ("{{/* ClusterName */}}a", false),
+        ("{{ .Object.spec.x }}", false),
+        ("{{ default .ClusterName .Object.spec.x }}", false),
+        ("{{ coalesce .Object.spec.x .ClusterName }}", false),
+        ("{{ or .Object.spec.x .ClusterName }}", false),
+        (
+            "{{ with .Object.spec.x }}{{ . }}{{ else }}{{ .ClusterName }}{{ end }}",
+            false,
+        ),
+        ("{{ if .Object.spec.x }}{{ .ClusterName }}{{ end }}", false),
+        ("{{ if eq .ClusterName \"a\" }}b{{ end }}", false),
+        ("{{ ternary .ClusterName \"a\" .Object.spec.x }}", false),
+        ("{{ .ClusterName | trunc 2 }}", false),
+        ("{{ .ClusterName | len }}", false),
+        ("{{ $c := .ClusterName }}a", false),
+        ("{{ .Object.spec.x | replace .ClusterName \"\" }}", false),
+    ] {
+        assert_eq!(tells(Engine::Go, text), want, "{text}");
+    }
+    for (text, want) in [
+        ("{{ClusterName}}-a", true),
+        ("{{sha3short ClusterName}}", true),
+        ("{{#if Object.x}}a{{else}}{{ClusterName}}{{/if}}", false),
+        ("{{#if Object.x}}{{ClusterName}}{{/if}}", false),
+        ("{{default ClusterName Object.x}}", false),
+    ] {
+        assert_eq!(tells(Engine::Handlebars, text), want, "{text}");
+    }
+}
+
+#[test]
+fn paths_within_objects_are_whose_they_are_said_to_be() {
+    let whose = |engine, text: &str| {
+        let data = Data {
+            whole: &["ClusterPath"],
+            paths: &[
+                ("Object.metadata.namespace", Whose::Author),
+                ("Object.status", Whose::Status),
+            ],
+            ..Data::default()
+        };
+        written(engine, text, data).whose
+    };
+    for (text, want) in [
+        ("{{ .Object.metadata.namespace }}-x", Whose::Author),
+        ("{{ $.Object.metadata.namespace | trunc 3 }}", Whose::Author),
+        (
+            "{{ printf \"%s-x\" .Object.metadata.namespace }}",
+            Whose::Author,
+        ),
+        ("{{ .Object.metadata.namespaces }}", Whose::Objects),
+        ("{{ .Object.metadata.name }}", Whose::Objects),
+        ("{{ .Object.status.ns }}", Whose::Status),
+        (
+            "{{ .Object.status.ns | lower }}-{{ .Object.metadata.namespace }}",
+            Whose::Status,
+        ),
+        ("{{ with .Object.status }}{{ .ns }}{{ end }}", Whose::Status),
+        (
+            "{{ .Object.status.ns }}{{ .Object.spec.x }}",
+            Whose::Objects,
+        ),
+        (
+            "{{ default .Object.spec.x .Object.status.ns }}",
+            Whose::Objects,
+        ),
+        (
+            "{{ trimPrefix .Object.status.ns .ClusterPath }}",
+            Whose::Objects,
+        ),
+        (
+            "{{ with .Object }}{{ .status.ns }}{{ end }}",
+            Whose::Objects,
+        ),
+    ] {
+        assert_eq!(whose(Engine::Go, text), want, "{text}");
+    }
+    for (text, want) in [
+        ("{{Object.metadata.namespace}}-x", Whose::Author),
+        ("{{lower Object.status.ns}}", Whose::Status),
+        ("{{Object.statuses}}", Whose::Objects),
+        ("{{Object.metadata.name}}", Whose::Objects),
+    ] {
+        assert_eq!(whose(Engine::Handlebars, text), want, "{text}");
     }
 }
 
