@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use criterion::Criterion;
 use hawser_sync::{
-    Codec, CopyRecord, Entry, Finalizer, Fingerprint, FingerprintSource, Found, Intent, Key,
-    Labels, Link, LinkId, Made, Marks, Memory, MemoryPlace, Owner, PassView, Policy, Question,
+    Codec, CopyOrigin, CopyRecord, Entry, Finalizer, Fingerprint, FingerprintSource, Found, Intent,
+    Key, Labels, Link, LinkId, Marks, Memory, MemoryPlace, Owner, PassView, Policy, Question,
     Reason, Report, Rules, Scope, Seen, Settled, Side, Snapshot, Source, Store, Subject, Target,
     decide,
 };
@@ -41,14 +41,14 @@ impl Rules for Bench {
         Ok(object)
     }
 
-    fn marks(&self, _: &Object, _: Made) -> Marks {
+    fn marks(&self, _: &Object, _: CopyOrigin) -> Marks {
         let mut marks = Marks::default();
         marks.identity.labels.insert("of".into(), "a".into());
         marks
     }
 
     fn owner(&self, _: &Object) -> Owner {
-        Owner::Ours(Made::Created)
+        Owner::Ours(CopyOrigin::Created)
     }
 
     fn status(&self, from: &Object, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {

@@ -43,7 +43,7 @@ mod story;
 
 use example::Example;
 use files::{Files, WriteError};
-use story::Story;
+use story::Walkthrough;
 
 /// The log file of the agent.
 pub const LOG: &str = "agent.log";
@@ -96,13 +96,13 @@ pub async fn run(
     told: impl Fn(DemoEvent<'_>),
 ) -> Result<(), DemoError> {
     let tell = |line: &str| told(DemoEvent::Line(line));
-    let story = Story::begin(playground, files, Example::read()?).await?;
+    let story = Walkthrough::begin(playground, files, Example::read()?).await?;
     tokio::select! {
         () = stop.cancelled() => return Ok(()),
         prepared = story.prepare(&tell) => prepared?,
     }
     let options = options(&story);
-    let agent = Performer::start("the agent", |end| process::run(options, end));
+    let agent = DemoProcess::start("the agent", |end| process::run(options, end));
     let client = story.service_client().await?;
     let _operator = AbortOnDropHandle::new(tokio::spawn(operator::run(client)));
     let shown = DemoOutput {
@@ -123,13 +123,13 @@ struct DemoOutput<'a> {
 }
 
 /// The process that a demonstration is about.
-struct Performer {
+struct DemoProcess {
     what: &'static str,
     end: CancellationToken,
     process: AbortOnDropHandle<Result<(), DemoError>>,
 }
 
-impl Performer {
+impl DemoProcess {
     fn start<F, E>(what: &'static str, process: impl FnOnce(CancellationToken) -> F) -> Self
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -185,7 +185,7 @@ impl Performer {
 }
 
 /// An agent without listeners: several demonstrations may run concurrently.
-fn options(story: &Story<'_>) -> AgentOptions {
+fn options(story: &Walkthrough<'_>) -> AgentOptions {
     AgentOptions {
         kcp_kubeconfig: story.provider_kubeconfig.clone(),
         namespace: NAMESPACE.to_owned(),

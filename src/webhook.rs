@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::process::serve::{self, HttpsEndpoint, ServeError, TlsProblem, server_config};
 
 mod certificates;
@@ -42,9 +42,9 @@ pub enum WebhookError {
     #[error("Secret {0} contains no usable certificate: delete the Secret")]
     Tls(&'static str, #[source] TlsProblem),
     #[error("{0} Secret {1}")]
-    Secret(&'static str, &'static str, #[source] Box<AskError>),
+    Secret(&'static str, &'static str, #[source] Box<RequestError>),
     #[error("{0} {1}")]
-    Configure(&'static str, String, #[source] Box<AskError>),
+    Configure(&'static str, String, #[source] Box<RequestError>),
     #[error("writing Secret {0}: another process keeps writing it")]
     Contested(&'static str),
 }
@@ -159,7 +159,7 @@ impl WebhookServer {
             let all = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
             let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
             let name = name.to_owned();
-            let failed = |doing, error: AskError| {
+            let failed = |doing, error: RequestError| {
                 WebhookError::Configure(doing, format!("{plural} {name:?}"), Box::new(error))
             };
             let path = format!("{all}/{name}");

@@ -9,12 +9,12 @@ use std::time::Duration;
 use clap::Args;
 use tracing::warn;
 
-use crate::federation::options::GivenFederation;
+use crate::federation::options::RawFederationArgs;
 #[cfg(feature = "webhook")]
-use crate::federation::options::GivenWebhook;
+use crate::federation::options::RawWebhookArgs;
 use crate::federation::process;
 use hawser_federation::check::CheckSettings;
-use hawser_federation::pods::Patience;
+use hawser_federation::pods::PodTimeouts;
 use hawser_federation::replicas::design;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
@@ -176,7 +176,7 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
             Verbosity::Info
         },
     };
-    let given = GivenFederation {
+    let given = RawFederationArgs {
         kubeconfig: args.kubeconfig.unwrap_or_default(),
         master: args.master,
         config_file: args.kubefed_config,
@@ -187,13 +187,13 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
         healthz_address: args.healthz_addr,
         metrics_address: args.metrics_addr,
         #[cfg(feature = "webhook")]
-        webhook: GivenWebhook {
+        webhook: RawWebhookArgs {
             listens: args.webhook.addr,
             service: args.webhook.service,
             url: args.webhook.url,
         },
         scheduling: CheckSettings {
-            patience: Patience {
+            patience: PodTimeouts {
                 scheduled: args.replica_schedule_timeout,
                 running: args.replica_run_timeout,
             },

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use tracing::warn;
 
-use crate::placement::hub::passes::HubRules;
+use crate::placement::hub::passes::HubSettings;
 use crate::placement::hub::process::{self, HubOptions, signed};
 use crate::placement::hub::selectable::SelectionRules;
 #[cfg(feature = "webhook")]
@@ -19,7 +19,7 @@ use crate::placement::hub::webhook::HubWebhook;
 use hawser_placement::admission::{guard::GuardRail, review::HubGuards};
 use hawser_placement::hub::placement::HubPolicy;
 use hawser_placement::resources::{ApiFilter, ApiPatternError};
-use hawser_placement::scheduler::Windows;
+use hawser_placement::scheduler::GracePeriods;
 use hawser_placement::snapshots::Debounce;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use kube_lang::go_text::parse_duration;
@@ -265,13 +265,13 @@ fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
             skipped_namespaces: namespaces.filter_map(given).collect(),
             hub_runs_workloads: args.enable_workload,
         },
-        rules: HubRules {
+        rules: HubSettings {
             policy: HubPolicy {
                 debounce: Debounce {
                     minimum_interval: signed(args.resource_snapshot_creation_minimum_interval),
                     collection: signed(args.resource_changes_collection_duration),
                 },
-                windows: Windows::default(),
+                windows: GracePeriods::default(),
             },
             force_delete: signed(args.force_delete_wait_time),
             networking: args.networking_agents_enabled,

@@ -17,7 +17,7 @@ use hawser_federation::kubefedctl::yaml::YamlError;
 use hawser_federation::kubefedctl::{LookupError, version};
 use hawser_federation::placement::Scope;
 use hawser_runtime::cluster::config::ConfigError;
-use hawser_runtime::cluster::connection::{AskError, ConnectError};
+use hawser_runtime::cluster::connection::{ConnectError, RequestError};
 use hawser_runtime::errors::chain;
 
 use super::agent::parse_bool;
@@ -177,9 +177,12 @@ enum CtlError {
     #[error("starting the runtime")]
     Runtime(#[source] io::Error),
     #[error("{}", said(.0))]
-    Ask(#[from] AskError),
+    Ask(#[from] RequestError),
     #[error("{what}: {}", said(.error))]
-    Act { what: String, error: Box<AskError> },
+    Act {
+        what: String,
+        error: Box<RequestError>,
+    },
     #[error("reading {file}: {source}")]
     Read { file: String, source: io::Error },
     #[error("{file}: {source}")]
@@ -191,15 +194,15 @@ enum CtlError {
 }
 
 /// The message of a server, or why there is none.
-fn said(error: &AskError) -> String {
+fn said(error: &RequestError) -> String {
     match error {
-        AskError::Refused(refusal) if !refusal.message.is_empty() => refusal.message.clone(),
-        AskError::Refused(_) | AskError::Call(_) => error.to_string(),
+        RequestError::Refused(refusal) if !refusal.message.is_empty() => refusal.message.clone(),
+        RequestError::Refused(_) | RequestError::Call(_) => error.to_string(),
     }
 }
 
 /// Adds the attempted action to a failure.
-fn trying(what: impl Into<String>) -> impl FnOnce(AskError) -> CtlError {
+fn trying(what: impl Into<String>) -> impl FnOnce(RequestError) -> CtlError {
     let what = what.into();
     |error| CtlError::Act {
         what,

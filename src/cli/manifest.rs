@@ -144,7 +144,7 @@ fn chunks(text: &str) -> Vec<(usize, String)> {
 }
 
 /// The map or list around the node that comes next.
-enum Enclosing {
+enum YamlContainer {
     /// A map; the key whose value comes next.
     Map {
         path: String,
@@ -167,7 +167,7 @@ struct TextPositions {
 
 fn places(chunk: &str, first: usize) -> Result<TextPositions, granit_parser::ScanError> {
     let mut places = TextPositions::default();
-    let mut around: Vec<Enclosing> = Vec::new();
+    let mut around: Vec<YamlContainer> = Vec::new();
     let mut parser = Parser::new_from_str(chunk);
     while let Some(event) = parser.next_event() {
         let (event, span) = event?;
@@ -179,7 +179,7 @@ fn places(chunk: &str, first: usize) -> Result<TextPositions, granit_parser::Sca
             Event::Scalar(text, ..) => {
                 let place = place(span, style, first);
                 places.start.get_or_insert(place);
-                if let Some(Enclosing::Map {
+                if let Some(YamlContainer::Map {
                     path,
                     key: key @ None,
                 }) = around.last_mut()
@@ -201,9 +201,9 @@ fn places(chunk: &str, first: usize) -> Result<TextPositions, granit_parser::Sca
                 let path = child(&mut around);
                 places.values.insert(path.clone(), place);
                 around.push(if matches!(event, Event::MappingStart(..)) {
-                    Enclosing::Map { path, key: None }
+                    YamlContainer::Map { path, key: None }
                 } else {
-                    Enclosing::List { path, next: 0 }
+                    YamlContainer::List { path, next: 0 }
                 });
             }
             Event::MappingEnd | Event::SequenceEnd => {
@@ -216,14 +216,14 @@ fn places(chunk: &str, first: usize) -> Result<TextPositions, granit_parser::Sca
 }
 
 /// The path of the node that comes now.
-fn child(around: &mut [Enclosing]) -> String {
+fn child(around: &mut [YamlContainer]) -> String {
     match around.last_mut() {
         None => String::new(),
-        Some(Enclosing::Map { path, key }) => {
+        Some(YamlContainer::Map { path, key }) => {
             let key = key.take().unwrap_or_default();
             below(path, &key)
         }
-        Some(Enclosing::List { path, next }) => {
+        Some(YamlContainer::List { path, next }) => {
             *next += 1;
             format!("{path}[{}]", *next - 1)
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use tracing::warn;
 
-use crate::placement::member::options::{GivenHub, GivenMember};
+use crate::placement::member::options::{RawHubArgs, RawMemberArgs};
 use crate::placement::member::process;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
@@ -222,9 +222,9 @@ pub(super) fn run(args: MemberArgs) -> ExitCode {
             Verbosity::Info
         },
     };
-    let given = GivenMember {
+    let given = RawMemberArgs {
         name: args.member_cluster_name,
-        hub: GivenHub {
+        hub: RawHubArgs {
             kubeconfig: args.hub_kubeconfig,
             url: args.hub.hub_server_url,
             token_file: args.hub.hub_token_file,

@@ -15,7 +15,7 @@ use super::manifest::ManifestError;
 use super::output::{Output, yaml};
 use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer};
 use crate::publish::agent::options::FlagErrors;
-use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, Tally};
+use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::reason::Class;
 
@@ -143,8 +143,8 @@ fn human(plan: &ChangePlan) -> String {
     if !workspaces.is_empty() {
         text.push_str("\n   made  changed  deleted  refused  workspace\n");
     }
-    let mut row = |tally: &Tally, workspace: &str| {
-        let Tally {
+    let mut row = |tally: &WriteCounts, workspace: &str| {
+        let WriteCounts {
             made,
             changed,
             deleted,
@@ -314,7 +314,7 @@ fn machine(plan: &ChangePlan) -> Value {
     })
 }
 
-fn numbers(tally: &Tally) -> Value {
+fn numbers(tally: &WriteCounts) -> Value {
     json!({
         "made": tally.made,
         "changed": tally.changed,

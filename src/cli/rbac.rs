@@ -19,7 +19,7 @@ use crate::publish::agent::options::{AgentOptions, FlagErrors};
 use crate::publish::agent::process::{AgentError, Connections};
 use crate::publish::agent::review::{self, ReviewError, Reviewers};
 use crate::publish::agent::startup::{StartError, locate};
-use crate::publish::rights::{self, AgentNeeds, Grantor, PublishedKindNeeds, Right};
+use crate::publish::rights::{self, AgentNeeds, PublishedKindNeeds, Right, RightsSide};
 use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::discovery::Discovery;
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
@@ -322,8 +322,8 @@ fn manifests(args: &RbacArgs, needed: &[Right]) -> String {
         .kcp_user
         .as_ref()
         .map(|user| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}));
-    let sides = [(Grantor::Service, account), (Grantor::Provider, user)];
-    let of_side = |(grantor, subject): &(Grantor, Option<Value>)| {
+    let sides = [(RightsSide::Service, account), (RightsSide::Provider, user)];
+    let of_side = |(grantor, subject): &(RightsSide, Option<Value>)| {
         rights::roles(needed, *grantor, &name, subject.as_ref())
     };
     let human = || {
@@ -358,8 +358,8 @@ fn in_words(lacking: &[Right], asked: usize) -> String {
 fn as_json(right: &Right) -> Value {
     let mut spec = right.review()["spec"].take();
     spec["side"] = match right.grantor {
-        Grantor::Service => "service".into(),
-        Grantor::Provider => "kcp".into(),
+        RightsSide::Service => "service".into(),
+        RightsSide::Provider => "kcp".into(),
     };
     spec["right"] = right.to_string().into();
     spec["purpose"] = right.purpose.clone().into();
@@ -367,10 +367,10 @@ fn as_json(right: &Right) -> Value {
 }
 
 impl RoleSide {
-    fn grantor(self) -> Grantor {
+    fn grantor(self) -> RightsSide {
         match self {
-            Self::Service => Grantor::Service,
-            Self::Kcp => Grantor::Provider,
+            Self::Service => RightsSide::Service,
+            Self::Kcp => RightsSide::Provider,
         }
     }
 }

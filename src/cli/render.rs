@@ -22,12 +22,13 @@ use crate::publish::marks::Remote;
 use crate::publish::projection::Projected;
 use crate::publish::rehearsal::Rehearsal;
 use crate::publish::related::{
-    self, AlwaysQuiet, End, Kinds, Lead, Ledger, RelatedKind, Surroundings, TypeName,
+    self, AlwaysQuiet, ClaimIndex, End, EntryExplanation, Kinds, RelatedContext, RelatedKind,
+    TypeName,
 };
 use crate::publish::rules::{self, ObjectRules, Sides};
 use crate::publish::schema;
 use crate::publish::types::Origin;
-use hawser_sync::{Facts, Made, PassView, Request, Rules as _, Scope};
+use hawser_sync::{CopyOrigin, Facts, PassView, Request, Rules as _, Scope};
 use kube_lang::object::{Gvk, Object};
 use kube_lang::paths;
 use kube_lang::template::{Engine, Template};
@@ -184,7 +185,7 @@ fn render_piece(piece: &Piece) -> Result<String, Failure> {
 }
 
 /// Everything that is shown of an object.
-struct Shown {
+struct RenderedObject {
     names: Value,
     schema: Option<Value>,
     content: Value,
@@ -192,7 +193,7 @@ struct Shown {
     steps: Vec<Value>,
     outcome: Value,
     copy: Option<Value>,
-    related: Vec<Lead>,
+    related: Vec<EntryExplanation>,
 }
 
 fn render(args: &RenderArgs) -> Result<String, Failure> {
@@ -276,7 +277,7 @@ fn show(
     projected: Option<&Projected>,
     (object, copy): (&Object, Option<&Object>),
     documents: &[Document],
-) -> Result<Shown, Failure> {
+) -> Result<RenderedObject, Failure> {
     let hands = Rehearsal::default();
     let subject = rules::subject_of(rules.clone());
     hands.put(&subject.anchor, object);
@@ -291,7 +292,7 @@ fn show(
     let desired = facts
         .desired(link, object, copy)
         .map_err(|reason| reason.to_string())?;
-    let marks = rules.marks(object, Made::Created);
+    let marks = rules.marks(object, CopyOrigin::Created);
     let (report, sent) = hands.pass(&subject);
     let outcome = report.outcomes.first().map(|outcome| {
         json!({"code": outcome.reason.code.as_str(), "explanation": outcome.reason.to_string()})
@@ -300,7 +301,7 @@ fn show(
         .map(|projected| schema::publish(&projected.crd, "agent"))
         .transpose()?;
     let memory = subject.memory.as_ref().map(|place| place.key.to_string());
-    Ok(Shown {
+    Ok(RenderedObject {
         names: json!({
             "object": subject.anchor.to_string(),
             "copy": placed.to_string(),
@@ -328,7 +329,7 @@ fn led(
     compiled: &Arc<Compiled>,
     documents: &[Document],
     hands: &Rehearsal,
-) -> Vec<Lead> {
+) -> Vec<EntryExplanation> {
     let mut kinds = Kinds::default();
     for entry in compiled.related() {
         let (here, there) = (entry.on_service(), entry.in_workspaces());
@@ -355,8 +356,8 @@ fn led(
             }
         }
     }
-    let ledger = Ledger::default();
-    let around = Surroundings {
+    let ledger = ClaimIndex::default();
+    let around = RelatedContext {
         kinds: &kinds,
         ledger: &ledger,
         published: &[],
@@ -398,7 +399,7 @@ fn step(request: &Request) -> Value {
     json!({"request": request.verb(), "of": what, "body": body})
 }
 
-fn human(shown: &Shown) -> String {
+fn human(shown: &RenderedObject) -> String {
     let mut text = String::new();
     let name = |field: &str| shown.names[field].as_str().unwrap_or_default();
     let _ = writeln!(text, "object:  {}", name("object"));
@@ -467,7 +468,7 @@ fn indented(value: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn machine(shown: &Shown) -> Value {
+fn machine(shown: &RenderedObject) -> Value {
     json!({
         "names": shown.names,
         "schema": shown.schema,
@@ -476,6 +477,6 @@ fn machine(shown: &Shown) -> Value {
         "steps": shown.steps,
         "outcome": shown.outcome,
         "copy": shown.copy,
-        "related": shown.related.iter().map(Lead::as_json).collect::<Vec<_>>(),
+        "related": shown.related.iter().map(EntryExplanation::as_json).collect::<Vec<_>>(),
     })
 }

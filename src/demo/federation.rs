@@ -5,11 +5,11 @@
 use tokio_util::sync::CancellationToken;
 
 use super::files::Files;
-use super::{DemoError, DemoEvent, DemoOutput, Performer, nodes};
+use super::{DemoError, DemoEvent, DemoOutput, DemoProcess, nodes};
 use crate::federation::options::FederationOptions;
 use crate::federation::process;
 use hawser_federation::check::CheckSettings;
-use hawser_federation::pods::Patience;
+use hawser_federation::pods::PodTimeouts;
 use kcp_playground::{Playground, PlaygroundError, PlaygroundOptions};
 
 mod story;
@@ -96,7 +96,7 @@ pub async fn run(
         healthz_address: None,
         metrics_address: None,
         scheduling: CheckSettings {
-            patience: Patience {
+            patience: PodTimeouts {
                 scheduled: 1,
                 running: 1,
             },
@@ -110,7 +110,7 @@ pub async fn run(
         () = stop.cancelled() => return Ok(()),
         prepared = story.prepare(&tell) => prepared?,
     }
-    let control_plane = Performer::start("the control plane", |end| process::run(options, end));
+    let control_plane = DemoProcess::start("the control plane", |end| process::run(options, end));
     let shown = DemoOutput {
         files,
         listed: FILES,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hawser_runtime::cluster::connection::{AskError, Call};
+use hawser_runtime::cluster::connection::{Call, RequestError};
 use jiff::Timestamp;
 use kcp_playground::StandIn;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ async fn play(member: Place, room: Arc<AtomicUsize>) {
 }
 
 /// Gives a Deployment its Pods and its status.
-async fn run(member: &Place, deployment: &Value, room: usize) -> Result<(), AskError> {
+async fn run(member: &Place, deployment: &Value, room: usize) -> Result<(), RequestError> {
     let text = |field: &str| deployment["metadata"][field].as_str().unwrap_or_default();
     let (namespace, name) = (text("namespace"), text("name"));
     let wanted = deployment["spec"]["replicas"].as_u64().unwrap_or_default();

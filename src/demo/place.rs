@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::DemoError;
 use super::example::name;
 use super::story::established;
-use hawser_runtime::cluster::connection::{AskError, Call, Connection, Limits};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits, RequestError};
 
 /// The time limit of a step, and the pause between two attempts.
 const MAX_WAIT: Duration = Duration::from_mins(2);
@@ -61,7 +61,7 @@ impl Place {
     }
 
     /// The answer to a request, without retries.
-    pub(super) async fn ask(&self, call: Call) -> Result<Value, AskError> {
+    pub(super) async fn ask(&self, call: Call) -> Result<Value, RequestError> {
         self.connection.ask(call).await
     }
 
@@ -83,7 +83,7 @@ impl Place {
         &self,
         what: &str,
         call: Call,
-        take: impl Fn(Result<Value, AskError>) -> Result<T, String>,
+        take: impl Fn(Result<Value, RequestError>) -> Result<T, String>,
     ) -> Result<T, DemoError> {
         let deadline = Instant::now() + MAX_WAIT;
         loop {

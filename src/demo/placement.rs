@@ -9,16 +9,16 @@ use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 
 use super::files::Files;
-use super::{DemoError, DemoEvent, DemoOutput, Performer, nodes};
-use crate::placement::hub::passes::HubRules;
+use super::{DemoError, DemoEvent, DemoOutput, DemoProcess, nodes};
+use crate::placement::hub::passes::HubSettings;
 use crate::placement::hub::process::{self as hub, HubError, HubOptions};
 use crate::placement::hub::selectable::SelectionRules;
-use crate::placement::member::options::{ActsFor, GivenHub, MemberOptions, MemberRules};
+use crate::placement::member::options::{MemberOptions, MemberRules, MemberSelection, RawHubArgs};
 use crate::placement::member::process::{self as member, MemberError};
-use hawser_placement::availability::Jobs;
+use hawser_placement::availability::JobTracking;
 use hawser_placement::hub::placement::HubPolicy;
 use hawser_placement::resources::ApiFilter;
-use hawser_placement::scheduler::Windows;
+use hawser_placement::scheduler::GracePeriods;
 use hawser_placement::snapshots::Debounce;
 use kcp_playground::{Playground, PlaygroundError, PlaygroundOptions};
 
@@ -114,7 +114,7 @@ pub async fn run(
         prepared = story.prepare(&tell) => prepared?,
     }
     let (of_hub, of_members) = (hub_options(files), member_options(files));
-    let fleet = Performer::start("the fleet", |end| async move {
+    let fleet = DemoProcess::start("the fleet", |end| async move {
         let hub = async { Ok::<_, FleetError>(hub::run(of_hub, end.clone()).await?) };
         let members = async { Ok(member::run(of_members, end.clone()).await?) };
         tokio::try_join!(hub, members).map(drop)
@@ -140,10 +140,10 @@ fn hub_options(files: &Files) -> HubOptions {
             skipped_namespaces: Vec::new(),
             hub_runs_workloads: false,
         },
-        rules: HubRules {
+        rules: HubSettings {
             policy: HubPolicy {
                 debounce: Debounce::default(),
-                windows: Windows::default(),
+                windows: GracePeriods::default(),
             },
             force_delete: SignedDuration::from_mins(15),
             networking: false,
@@ -156,18 +156,18 @@ fn hub_options(files: &Files) -> HubOptions {
 
 fn member_options(files: &Files) -> MemberOptions {
     MemberOptions {
-        acts_for: ActsFor::Secrets {
+        acts_for: MemberSelection::Secrets {
             namespace: SYSTEM.to_owned(),
         },
-        hub: GivenHub {
+        hub: RawHubArgs {
             kubeconfig: Some(files.dir().join("hub.kubeconfig")),
-            ..GivenHub::default()
+            ..RawHubArgs::default()
         },
         lease_namespace: None,
         health_address: None,
         metrics_address: None,
         rules: MemberRules {
-            jobs: Jobs::Tracked,
+            jobs: JobTracking::Tracked,
             reports_namespaces: false,
             deletion_wait: Duration::from_mins(5),
         },

@@ -26,7 +26,7 @@ const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const PUBLISHED: &str = "/apis/syncagent.kcp.io/v1alpha1/publishedresources";
 
-pub(super) struct Story<'a> {
+pub(super) struct Walkthrough<'a> {
     playground: &'a Playground,
     example: Example,
     service: Place,
@@ -35,7 +35,7 @@ pub(super) struct Story<'a> {
     pub(super) provider_kubeconfig: PathBuf,
 }
 
-impl<'a> Story<'a> {
+impl<'a> Walkthrough<'a> {
     /// Writes the files and connects; changes nothing on the servers.
     pub(super) async fn begin(
         playground: &'a Playground,

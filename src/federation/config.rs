@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tracing::info;
 
 use hawser_federation::types::config::KubeFedConfigSpec;
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::wire::collection;
 use kube_lang::object::Gvk;
 
@@ -129,7 +129,7 @@ pub async fn ensure(
     let all = in_namespace(&kind(), "kubefedconfigs");
     let path = format!("{all}/{NAME}");
     let keepers = in_namespace(&Gvk::new("", "v1", "ConfigMap"), "configmaps");
-    let boxed = |wrap: fn(String, Box<AskError>) -> SettingsError| {
+    let boxed = |wrap: fn(String, Box<RequestError>) -> SettingsError| {
         move |error| wrap(namespace.to_owned(), Box::new(error))
     };
     let mut last = None;
@@ -190,7 +190,7 @@ pub async fn ensure(
     Err(last.unwrap_or_else(|| SettingsError::Changing(namespace.to_owned())))
 }
 
-async fn get(host: &Connection, path: &str) -> Result<Option<Value>, AskError> {
+async fn get(host: &Connection, path: &str) -> Result<Option<Value>, RequestError> {
     match host.ask(Call::get(path)).await {
         Err(error) if error.code() == Some(404) => Ok(None),
         found => found.map(Some),
@@ -202,7 +202,7 @@ async fn write(
     all: &str,
     there: Option<Value>,
     data: Value,
-) -> Result<Value, AskError> {
+) -> Result<Value, RequestError> {
     let call = if let Some(mut there) = there {
         there["data"] = data;
         Call::put(format!("{all}/{KEEPER}"), &there)

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::process::metrics::Metrics;
-use hawser_runtime::process::metrics::text::{Family, Histogram, Name};
+use hawser_runtime::process::metrics::text::{Histogram, MetricFamily, Name};
 
 use super::numbers::SECONDS;
 
@@ -32,8 +32,8 @@ pub struct NotSynced(pub Outcome);
 pub struct Controllers {
     metrics: Arc<Metrics>,
     /// The durations of reconciles once more, by the two names that KubeFed has given up.
-    durations: Family<Histogram>,
-    sums: Family<Histogram>,
+    durations: MetricFamily<Histogram>,
+    sums: MetricFamily<Histogram>,
     known: Mutex<BTreeMap<String, ControllerLoad>>,
 }
 
@@ -53,7 +53,7 @@ pub struct RunningReconcile<'a> {
 impl Controllers {
     pub fn new(metrics: &Arc<Metrics>) -> Self {
         let deprecated = |text, bounds| {
-            Family::new(Name {
+            MetricFamily::new(Name {
                 text,
                 help: "Duration of reconciles in seconds. Deprecated: use controller_runtime_reconcile_time_seconds.",
                 labels: &["controller"],

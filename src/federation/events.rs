@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hawser_federation::events::{Severity, shortened};
 use hawser_runtime::cluster::connection::Connection;
-use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
+use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
 use kube_lang::object::Object;
 
 use super::host;
@@ -24,7 +24,7 @@ impl EventRecorder {
             connection: self.host.clone(),
             // As in the original, each object has a rate of its own.
             tenant: key.to_string().into(),
-            about: About {
+            about: InvolvedObject {
                 key,
                 uid: about.uid().map(Arc::from),
             },

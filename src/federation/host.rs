@@ -14,7 +14,7 @@ use hawser_federation::placement::Scope as ControlScope;
 use hawser_federation::types::SCHEDULING_GROUP;
 use hawser_federation::types::config::KubeFedConfigSpec;
 use hawser_runtime::cluster::cache::Coverage;
-use hawser_runtime::cluster::connection::{AskError, Connection};
+use hawser_runtime::cluster::connection::{Connection, RequestError};
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::controller::WatchSpec;
 use hawser_runtime::process::lease::{Lock, Terms};
@@ -101,19 +101,19 @@ pub struct FederationSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("reading KubeFedConfig {0}/kubefed")]
-    Read(String, #[source] Box<AskError>),
+    Read(String, #[source] Box<RequestError>),
     #[error("reading KubeFedConfig of {file}: {problem}")]
     File { file: String, problem: String },
     #[error("creating KubeFedConfig {0}/kubefed")]
-    Create(String, #[source] Box<AskError>),
+    Create(String, #[source] Box<RequestError>),
     #[error(
         "creating KubeFedConfig {0}/kubefed: apply crds/kubefed.io.yaml and create Namespace {0:?} first"
     )]
-    Missing(String, #[source] Box<AskError>),
+    Missing(String, #[source] Box<RequestError>),
     #[error("deleting KubeFedConfig {0}/kubefed to change its scope")]
-    Delete(String, #[source] Box<AskError>),
+    Delete(String, #[source] Box<RequestError>),
     #[error("keeping KubeFedConfig {0}/kubefed in ConfigMap kubefed-config-replacement")]
-    Keep(String, #[source] Box<AskError>),
+    Keep(String, #[source] Box<RequestError>),
     #[error(
         "KubeFedConfig {0}/kubefed is changed by others all the time: let one process set its scope"
     )]

@@ -23,7 +23,7 @@ use hawser_federation::health::{Health, Location, Probe};
 use hawser_federation::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table};
 use hawser_runtime::cluster::connection::{
-    AskError, Call, CallClass, Connection, Limits, Reply, Unchecked,
+    Call, CallClass, Connection, Limits, Reply, RequestError, SkippedTlsChecks,
 };
 use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
@@ -35,7 +35,7 @@ use kube_lang::object::{Gvk, Object};
 
 use super::events::EventRecorder;
 use super::host::{self, FederationSettings, now};
-use super::numbers::{FederationNumbers, MemberState};
+use super::numbers::{FederationMetrics, MemberState};
 
 /// Members that are probed at the same time.
 const WORKERS: usize = 64;
@@ -103,7 +103,7 @@ pub struct MemberController {
     members: watch::Sender<Option<Arc<MemberClusters>>>,
     known: Mutex<MemberClusters>,
     recorder: EventRecorder,
-    numbers: Arc<FederationNumbers>,
+    numbers: Arc<FederationMetrics>,
 }
 
 impl MemberController {
@@ -113,7 +113,7 @@ impl MemberController {
         fence: &Fence,
         cache: &Arc<Cache>,
         recorder: &EventRecorder,
-        numbers: &Arc<FederationNumbers>,
+        numbers: &Arc<FederationMetrics>,
     ) -> Arc<Self> {
         Arc::new(Self {
             host: host.clone(),
@@ -391,7 +391,7 @@ impl MemberController {
     fn take(
         &self,
         record: &mut MemberRecord,
-        (config, unchecked): (kube::Config, Unchecked),
+        (config, unchecked): (kube::Config, SkippedTlsChecks),
     ) -> Result<(), String> {
         let done = if let Some(connection) = &record.connection {
             connection.renew(config)
@@ -411,7 +411,7 @@ impl MemberController {
     }
 
     /// The configuration of a client, by the spec and the Secret.
-    async fn connect(&self, object: &Object) -> Result<(kube::Config, Unchecked), String> {
+    async fn connect(&self, object: &Object) -> Result<(kube::Config, SkippedTlsChecks), String> {
         let spec = check_cluster(object).map_err(|rejection| rejection.to_string())?;
         let secret = &spec.secret_ref.name;
         let all = collection(
@@ -420,14 +420,14 @@ impl MemberController {
             "secrets",
         );
         let found = self.host.ask(Call::get(format!("{all}/{secret}"))).await;
-        let found = found.map_err(|error: AskError| format!("Secret {secret:?}: {error}"))?;
+        let found = found.map_err(|error: RequestError| format!("Secret {secret:?}: {error}"))?;
         let token = token(&found).ok_or_else(|| format!("Secret {secret:?} has no token"))?;
         config(&spec, &token)
     }
 }
 
 /// The location of a member's nodes, by their labels.
-async fn nodes(connection: &Connection) -> Result<Location, AskError> {
+async fn nodes(connection: &Connection) -> Result<Location, RequestError> {
     let mut at = Location::default();
     let mut from = String::new();
     loop {
@@ -462,10 +462,13 @@ fn token(secret: &Value) -> Option<String> {
 }
 
 /// The configuration of a client for a member, and the certificate checks that it skips.
-fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<(kube::Config, Unchecked), String> {
+fn config(
+    spec: &KubeFedClusterSpec,
+    token: &str,
+) -> Result<(kube::Config, SkippedTlsChecks), String> {
     let switches = &spec.disabled_tls_validations;
     let is_off = |validation: &str| switches.iter().any(|switch| switch == validation);
-    let unchecked = Unchecked {
+    let unchecked = SkippedTlsChecks {
         subject_name: is_off("SubjectName"),
         validity_period: is_off("ValidityPeriod"),
     };
@@ -558,7 +561,7 @@ mod tests {
             let more =
                 json!({"caBundle": STANDARD.encode(pem), "disabledTLSValidations": switches});
             let (config, unchecked) = config(&spec(&more), "t").unwrap();
-            let Unchecked {
+            let SkippedTlsChecks {
                 subject_name,
                 validity_period,
             } = unchecked;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_federation::events::Operation;
-use hawser_runtime::process::metrics::text::{Family, Gauge, Histogram, Name};
+use hawser_runtime::process::metrics::text::{Gauge, Histogram, MetricFamily, Name};
 use hawser_runtime::process::metrics::{Metrics, Requests};
 
 use super::controllers::Controllers;
@@ -36,21 +36,21 @@ impl MemberState {
 }
 
 /// All numbers of the process.
-pub struct FederationNumbers {
+pub struct FederationMetrics {
     pub metrics: Arc<Metrics>,
     pub controllers: Controllers,
-    members: Family<Gauge>,
-    probes: Family<Histogram>,
-    connections: Family<Histogram>,
-    operations: Family<Histogram>,
-    passes: Family<Histogram>,
-    schedules: Family<Histogram>,
+    members: MetricFamily<Gauge>,
+    probes: MetricFamily<Histogram>,
+    connections: MetricFamily<Histogram>,
+    operations: MetricFamily<Histogram>,
+    passes: MetricFamily<Histogram>,
+    schedules: MetricFamily<Histogram>,
     /// Metrics of kubefedctl's commands, which dashboards ask the control plane for. They stay at zero, as in KubeFed.
-    joined: Family<Gauge>,
-    joins: [Family<Histogram>; 2],
+    joined: MetricFamily<Gauge>,
+    joins: [MetricFamily<Histogram>; 2],
 }
 
-impl FederationNumbers {
+impl FederationMetrics {
     pub fn new() -> Arc<Self> {
         let name = |text, help, labels| Name {
             text,
@@ -62,32 +62,32 @@ impl FederationNumbers {
         Arc::new(Self {
             controllers: Controllers::new(&metrics),
             metrics,
-            members: Family::new(name(
+            members: MetricFamily::new(name(
                 "kubefedcluster_total",
                 "Number of members in a state.",
                 &["state", "cluster"],
             )),
-            probes: Family::new(name(
+            probes: MetricFamily::new(name(
                 "cluster_health_status_duration_seconds",
                 "Duration of probes of members in seconds.",
                 &[],
             )),
-            connections: Family::new(name(
+            connections: MetricFamily::new(name(
                 "cluster_client_connection_duration_seconds",
                 "Time to create a client for a member, in seconds.",
                 &[],
             )),
-            operations: Family::new(name(
+            operations: MetricFamily::new(name(
                 "dispatch_operation_duration_seconds",
                 "Duration of writes to members in seconds.",
                 &["action"],
             )),
-            passes: Family::new(name(
+            passes: MetricFamily::new(name(
                 "reconcile_federated_resources_duration_seconds",
                 "Duration of passes over federated objects in seconds.",
                 &[],
             )),
-            joined: Family::new(name(
+            joined: MetricFamily::new(name(
                 "joined_cluster_total",
                 "Always 0: clusters are joined by kubefedctl.",
                 &[],
@@ -98,9 +98,9 @@ impl FederationNumbers {
             ]
             .map(|text| {
                 let help = "Always 0: clusters are joined by kubefedctl.";
-                Family::new(name(text, help, &[]))
+                MetricFamily::new(name(text, help, &[]))
             }),
-            schedules: Family::new(name(
+            schedules: MetricFamily::new(name(
                 "replica_scheduling_duration_seconds",
                 "Duration of the parts of replica scheduling in seconds.",
                 &["part"],

@@ -10,7 +10,7 @@ use kube_schema::admission::WebhookAddress;
 
 /// The unvalidated flags.
 #[derive(Clone, Debug, Default)]
-pub struct GivenFederation {
+pub struct RawFederationArgs {
     pub kubeconfig: String,
     /// In place of the kubeconfig's URL.
     pub master: String,
@@ -25,7 +25,7 @@ pub struct GivenFederation {
     pub healthz_address: String,
     pub metrics_address: String,
     #[cfg(feature = "webhook")]
-    pub webhook: GivenWebhook,
+    pub webhook: RawWebhookArgs,
     pub scheduling: CheckSettings,
     pub give_up_after: Option<Duration>,
     pub overrides_all: bool,
@@ -35,7 +35,7 @@ pub struct GivenFederation {
 /// The flags of the webhook.
 #[cfg(feature = "webhook")]
 #[derive(Clone, Debug, Default)]
-pub struct GivenWebhook {
+pub struct RawWebhookArgs {
     pub listens: String,
     pub service: String,
     pub url: String,
@@ -81,7 +81,7 @@ pub enum OptionsError {
     Scope(String),
 }
 
-impl GivenFederation {
+impl RawFederationArgs {
     pub fn check(self) -> Result<FederationOptions, OptionsError> {
         let given = |text: String| Some(text).filter(|text| !text.is_empty());
         let listens = |text: String| given(text).filter(|text| text != "0");
@@ -147,14 +147,14 @@ mod tests {
     fn the_namespace_is_given_or_that_of_the_pod() {
         let directory = tempfile::tempdir().unwrap();
         let namespace_file = directory.path().join("namespace");
-        let given = GivenFederation {
+        let given = RawFederationArgs {
             namespace_file: namespace_file.clone(),
-            ..GivenFederation::default()
+            ..RawFederationArgs::default()
         };
         assert_eq!(given.clone().check(), Err(OptionsError::Namespace));
         std::fs::write(&namespace_file, "of-the-pod\n").unwrap();
         assert_eq!(given.clone().check().unwrap().namespace, "of-the-pod");
-        let named = GivenFederation {
+        let named = RawFederationArgs {
             namespace: "named".to_owned(),
             metrics_address: "0".to_owned(),
             ..given.clone()
@@ -162,7 +162,7 @@ mod tests {
         let options = named.check().unwrap();
         assert_eq!((&*options.namespace, options.scope), ("named", None));
         assert_eq!(options.metrics_address, None);
-        let scope = GivenFederation {
+        let scope = RawFederationArgs {
             scope: "All".to_owned(),
             ..given
         };

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use hawser_runtime::process::serve::{Health, Site, SitePage};
 
-use super::numbers::FederationNumbers;
+use super::numbers::FederationMetrics;
 
 /// Ticks of a second in `/proc`.
 const TICKS: u64 = 100;
@@ -19,7 +19,7 @@ const TICKS: u64 = 100;
 /// Serves the pages.
 pub struct ProcessPages {
     pub health: Arc<Health>,
-    pub numbers: Arc<FederationNumbers>,
+    pub numbers: Arc<FederationMetrics>,
 }
 
 impl Site for ProcessPages {
@@ -88,7 +88,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_pages_say_whether_the_process_lives_and_what_it_does() {
-        let numbers = FederationNumbers::new();
+        let numbers = FederationMetrics::new();
         numbers.controllers.announce("federatedsecret", 4);
         let health = Arc::new(Health::missing(["host"]));
         let pages = ProcessPages { health, numbers };

@@ -11,16 +11,16 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout};
 
 use hawser_federation::check;
-use hawser_federation::decide::{CopyRequest, Pass, Problem, There, Verdict};
+use hawser_federation::decide::{CopyRequest, CopyState, Pass, Problem, Verdict};
 use hawser_federation::events::{CopyName, Event, Operation, with_status};
-use hawser_federation::placement::{Around, Placement, placement};
+use hawser_federation::placement::{Placement, PlacementLimits, placement};
 use hawser_federation::render::{Ignored, is_managed};
-use hawser_federation::status::{self, Collection, Copy, CopyStatus, Findings};
+use hawser_federation::status::{self, Collection, Copy, CopyStatus, PassResult};
 use hawser_federation::types::{DELETE_OPTIONS, MANAGED, SYNC_FINALIZER};
 use hawser_federation::versions::{self, Versions};
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::cluster::wire::{Endpoint, Router};
-use hawser_sync::{Answer, Contest, Failure, Request, Scope, Seen, Store as _};
+use hawser_sync::{Answer, Failure, Request, Scope, Seen, Store as _, WriteConflict};
 use kube_lang::object::Object;
 
 use super::controllers::{NotSynced, Reconciled};
@@ -84,12 +84,12 @@ enum KnownCopy {
 }
 
 impl KnownCopy {
-    fn there(&self) -> There<'_> {
+    fn there(&self) -> CopyState<'_> {
         match self {
-            Self::NotReady => There::NotReady,
-            Self::Unknown(why) => There::Unknown(why),
-            Self::Absent => There::Absent,
-            Self::Present(object) => There::Present(object),
+            Self::NotReady => CopyState::NotReady,
+            Self::Unknown(why) => CopyState::Unknown(why),
+            Self::Absent => CopyState::Absent,
+            Self::Present(object) => CopyState::Present(object),
         }
     }
 }
@@ -199,7 +199,7 @@ impl<'a> FederatedPass<'a> {
             Ok(federated) => federated,
             Err(outcome) => return outcome,
         };
-        let mut findings = Findings {
+        let mut findings = PassResult {
             generation: generation(&federated),
             failure: None,
             namespace_not_federated: false,
@@ -380,9 +380,9 @@ impl<'a> FederatedPass<'a> {
             Some(Seen::Absent) | None => None,
         };
         let around = if self.of.spec.namespaces.is_some() {
-            Around::Namespace(namespace.as_deref(), self.at.settings.scope)
+            PlacementLimits::Namespace(namespace.as_deref(), self.at.settings.scope)
         } else {
-            Around::Nothing
+            PlacementLimits::Nothing
         };
         let placed = placement(federated, &labels, around);
         placed.map(Some).map_err(|error| error.to_string())
@@ -473,7 +473,7 @@ impl<'a> FederatedPass<'a> {
             last = operation.failed();
             self.record(pass.federated, &Event::Started(operation, copy_name()));
             let began = Instant::now();
-            let answer = self.perform(context, member, &known, step).await;
+            let answer = self.send_all(context, member, &known, step).await;
             self.at.numbers.operation(operation, began.elapsed());
             let removes = matches!(operation, Operation::Delete | Operation::RemoveManagedLabel);
             match answer {
@@ -519,7 +519,7 @@ impl<'a> FederatedPass<'a> {
         Some(CopyOutcome::of(last))
     }
 
-    async fn perform(
+    async fn send_all(
         &self,
         context: &PassContext<'_>,
         member: &str,
@@ -595,7 +595,7 @@ impl<'a> FederatedPass<'a> {
         let sent = self.at.client.send(&self.router, None, &is_wanted, request);
         match sent.await {
             Ok((answer, _)) => answer,
-            Err(Contest { place, wait }) => {
+            Err(WriteConflict { place, wait }) => {
                 let mut put_off = self.put_off.lock();
                 *put_off = put_off.into_iter().chain([wait]).min();
                 Answer::Failed(Failure::Contested(place))
@@ -694,7 +694,7 @@ fn is_otherwise(failure: &Failure, operation: Operation) -> bool {
     }
 }
 
-fn next_look(findings: &Findings) -> Outcome {
+fn next_probe(findings: &PassResult) -> Outcome {
     let mut statuses = findings.copies.values().filter_map(|copy| copy.status);
     if statuses.any(CopyStatus::is_retried) {
         Outcome::Failed(None)

@@ -25,7 +25,7 @@ use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeErro
 use super::events::EventRecorder;
 use super::host::{FederationSettings, SettingsError};
 use super::members::MemberController;
-use super::numbers::FederationNumbers;
+use super::numbers::FederationMetrics;
 use super::options::FederationOptions;
 use super::pages::ProcessPages;
 use super::propagation::{Propagation, route_host};
@@ -61,7 +61,7 @@ pub async fn run(
     options: FederationOptions,
     stop: CancellationToken,
 ) -> Result<(), FederationError> {
-    let numbers = FederationNumbers::new();
+    let numbers = FederationMetrics::new();
     let health = Arc::new(Health::missing(["host"]));
     let _pages = pages(&options, &numbers, &health, &stop).await?;
     let lookup = Lookup {
@@ -184,7 +184,7 @@ impl ControlPlane {
         settings: &Arc<FederationSettings>,
         scheduling: Option<CheckSettings>,
         fence: &Fence,
-        numbers: &Arc<FederationNumbers>,
+        numbers: &Arc<FederationMetrics>,
         health: &Arc<Health>,
     ) -> Self {
         let cache = Cache::new();
@@ -242,7 +242,7 @@ impl ControlPlane {
 
 async fn pages(
     options: &FederationOptions,
-    numbers: &Arc<FederationNumbers>,
+    numbers: &Arc<FederationMetrics>,
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {

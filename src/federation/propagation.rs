@@ -15,7 +15,7 @@ use hawser_federation::scheduling::TARGETS;
 use hawser_federation::status::Collection;
 use hawser_federation::types::MANAGED;
 use hawser_federation::types::type_config::ApiResource;
-use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table, What};
+use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage, Table};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Selection};
 use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, Urgency, Work};
@@ -29,7 +29,7 @@ use super::controllers::{self, NotSynced};
 use super::events::EventRecorder;
 use super::host::{self, CLUSTER_VERSION, FederationSettings, NAMESPACE, SOURCE, VERSION};
 use super::members::{MemberCluster, MemberClusters};
-use super::numbers::FederationNumbers;
+use super::numbers::FederationMetrics;
 use super::passes::{FederatedPass, generation};
 use super::scheduling::Checks;
 
@@ -273,8 +273,8 @@ impl EventHandler for FederationEvents {
     fn changed(&self, table: &Arc<Table>, change: Change) {
         let key = &change.key;
         let urgency = match change.what {
-            What::Initial => Urgency::Initial,
-            What::Changed | What::Gone => Urgency::Live,
+            ChangeType::Initial => Urgency::Initial,
+            ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
         for of in self.types.read().values() {
             if is_in_member(&table.scope(&key.cluster)) {
@@ -333,7 +333,7 @@ pub struct Propagation {
     pub client: Arc<GuardedClient>,
     caches: Mutex<CacheGauges>,
     pub recorder: EventRecorder,
-    pub numbers: Arc<FederationNumbers>,
+    pub numbers: Arc<FederationMetrics>,
     /// The turns to write versions and status.
     pub records: Semaphore,
 }
@@ -345,7 +345,7 @@ impl Propagation {
         cache: &Arc<Cache>,
         members: watch::Receiver<Option<Arc<MemberClusters>>>,
         recorder: &EventRecorder,
-        numbers: &Arc<FederationNumbers>,
+        numbers: &Arc<FederationMetrics>,
         checks: Option<Checks>,
     ) -> Arc<Self> {
         let events = Arc::new(FederationEvents {

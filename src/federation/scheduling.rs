@@ -15,7 +15,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use hawser_federation::check::{self, CheckMembers, CheckSettings, Local, Memory, read_preference};
+use hawser_federation::check::{
+    self, CheckMembers, CheckSettings, Memory, WorkloadState, read_preference,
+};
 use hawser_federation::events::Severity;
 use hawser_federation::placement;
 use hawser_federation::pods::Pod;
@@ -24,7 +26,7 @@ use hawser_federation::replicas::design::PREFERENCES;
 use hawser_federation::scheduling::{TARGETS, distributed, replicas};
 use hawser_federation::types::scheduling::ReplicaSchedulingPreferenceSpec;
 use hawser_runtime::cluster::cache::{Change, Table};
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, QueueState, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
@@ -95,22 +97,22 @@ pub struct Scheduler {
     at: Arc<Propagation>,
     checks: Checks,
     preferences: OnceLock<Arc<SharedWatch>>,
-    known: Mutex<HashMap<FederatedId, KnownSchedule>>,
+    known: Mutex<HashMap<FederatedId, ScheduleState>>,
 }
 
 /// The facts about a workload that are kept between checks.
 #[derive(Default)]
-struct KnownSchedule {
+struct ScheduleState {
     memory: Memory,
     /// The input of the last check, apart from the workload in members, and its time.
-    last: Option<(Basis, Instant)>,
+    last: Option<(CheckInputs, Instant)>,
     /// The members by which replicas were scheduled, and since when they are others.
     members: Option<Arc<MemberClusters>>,
     others_since: Option<Instant>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-struct Basis {
+struct CheckInputs {
     generation: Option<i64>,
     annotation: Option<String>,
     preference: Option<String>,
@@ -132,13 +134,13 @@ struct ScheduleCheck<'a> {
 }
 
 /// The result of a check.
-struct CheckEnded {
+struct CheckOutcome {
     outcome: Outcome,
     /// The generation of the workload that was written.
     written: Option<i64>,
 }
 
-impl From<Outcome> for CheckEnded {
+impl From<Outcome> for CheckOutcome {
     fn from(outcome: Outcome) -> Self {
         Self {
             outcome,
@@ -248,7 +250,7 @@ impl Scheduler {
             }
         }
         let mut known = self.known.lock().remove(id).unwrap_or_default();
-        let mut basis = Basis {
+        let mut basis = CheckInputs {
             generation: generation(&workload),
             annotation: annotation.map(str::to_owned),
             preference: (preference.as_ref())
@@ -286,7 +288,7 @@ impl Scheduler {
     }
 }
 
-impl KnownSchedule {
+impl ScheduleState {
     /// The time until a changed set of members is used: members that come and go are waited for.
     fn settling(
         &mut self,
@@ -313,7 +315,7 @@ impl KnownSchedule {
     }
 
     /// The time until the next check that only the state in members requires.
-    fn early(&self, basis: &Basis, period: Duration) -> Option<Duration> {
+    fn early(&self, basis: &CheckInputs, period: Duration) -> Option<Duration> {
         let (_, at) = self.last.as_ref().filter(|(last, _)| last == basis)?;
         let left = period.saturating_sub(at.elapsed());
         (!left.is_zero()).then_some(left)
@@ -326,7 +328,7 @@ impl ScheduleCheck<'_> {
         &self,
         preference: &Object,
         spec: &ReplicaSchedulingPreferenceSpec,
-    ) -> CheckEnded {
+    ) -> CheckOutcome {
         let mut candidates = self.reachable.clone();
         if spec.intersect_with_cluster_selector {
             match self.intersection() {
@@ -378,7 +380,7 @@ impl ScheduleCheck<'_> {
     }
 
     /// By the preferences in the annotation, as the design of Federated `ReplicaSets` has it.
-    async fn by_annotation(&self, memory: &mut Memory) -> CheckEnded {
+    async fn by_annotation(&self, memory: &mut Memory) -> CheckOutcome {
         let Some(annotation) = self.workload.annotation(PREFERENCES) else {
             return Outcome::Settled.into();
         };
@@ -404,7 +406,7 @@ impl ScheduleCheck<'_> {
                 &problems.join(", "),
             );
         }
-        if (locals.values()).any(|local| *local == Local::Absent { refused: true }) {
+        if (locals.values()).any(|local| *local == WorkloadState::Absent { refused: true }) {
             self.at.retry(self.id);
         }
         let began = Instant::now();
@@ -459,7 +461,7 @@ impl ScheduleCheck<'_> {
         let labels = self.labels();
         let mut members = self.reachable.clone();
         if let Some(namespace) = self.federated_namespace() {
-            let nothing = placement::Around::Nothing;
+            let nothing = placement::PlacementLimits::Nothing;
             let placed = placement::placement(&namespace, &labels, nothing)
                 .map_err(|error| format!("FederatedNamespace: {error}"))?;
             members.retain(|name| placed.members.contains(*name));
@@ -481,12 +483,15 @@ impl ScheduleCheck<'_> {
     }
 
     /// The workload in each of these members, and what could not be found out.
-    async fn locals(&self, members: &BTreeSet<&str>) -> (BTreeMap<String, Local>, Vec<String>) {
+    async fn locals(
+        &self,
+        members: &BTreeSet<&str>,
+    ) -> (BTreeMap<String, WorkloadState>, Vec<String>) {
         let began = Instant::now();
         let found = members.iter().map(async |name| {
             let (mut local, copy) = self.local(name);
             let mut problem = None;
-            if let (Local::Present { pods, .. }, Some(copy)) = (&mut local, copy) {
+            if let (WorkloadState::Present { pods, .. }, Some(copy)) = (&mut local, copy) {
                 match self.pods(name, &copy).await {
                     Ok(found) => *pods = Some(found),
                     Err(why) => {
@@ -505,12 +510,12 @@ impl ScheduleCheck<'_> {
     }
 
     /// The workload in a member, and the copy where its pods have to be looked at.
-    fn local(&self, member: &str) -> (Local, Option<Arc<Object>>) {
+    fn local(&self, member: &str) -> (WorkloadState, Option<Arc<Object>>) {
         let copy = match self.at.cache.get(&self.of.copy_key(self.id, member)) {
             Seen::Present(copy) => copy,
             Seen::Absent | Seen::Unknown => {
                 let refused = self.is_refused(member);
-                return (Local::Absent { refused }, None);
+                return (WorkloadState::Absent { refused }, None);
             }
         };
         let count = |path: &str| {
@@ -518,7 +523,7 @@ impl ScheduleCheck<'_> {
             number.unwrap_or(0)
         };
         let (replicas, ready) = (count("/spec/replicas"), count("/status/readyReplicas"));
-        let local = Local::Present {
+        let local = WorkloadState::Present {
             replicas,
             ready,
             pods: None,
@@ -566,7 +571,7 @@ impl ScheduleCheck<'_> {
         Ok(items.iter().map(|pod| Pod::read(pod, seconds)).collect())
     }
 
-    async fn write(&self, changed: &Object, outcome: Outcome) -> CheckEnded {
+    async fn write(&self, changed: &Object, outcome: Outcome) -> CheckOutcome {
         let federated = &self.of.spec.federated;
         let all = collection(
             &federated.gvk(),
@@ -576,12 +581,12 @@ impl ScheduleCheck<'_> {
         let name = changed.name();
         let began = Instant::now();
         let put = Call::put(format!("{all}/{name}"), changed.as_value());
-        let answered: Result<Value, AskError> = self.at.host.ask(put).await;
+        let answered: Result<Value, RequestError> = self.at.host.ask(put).await;
         self.at.numbers.schedule("write", began.elapsed());
         match answered {
             Ok(written) => {
                 debug!(namespace = changed.namespace(), name, "scheduled replicas");
-                CheckEnded {
+                CheckOutcome {
                     outcome,
                     written: written["metadata"]["generation"].as_i64(),
                 }

@@ -13,7 +13,7 @@ use hawser_federation::types::type_config::{
     FederatedTypeConfigSpec, FederatedTypeConfigStatus, NAMESPACES,
 };
 use hawser_runtime::cluster::cache::{Cache, Change, Table};
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
@@ -80,7 +80,7 @@ impl TypeController {
             .get(&scope.key(Some(&self.settings.namespace), name))
     }
 
-    async fn look_at(&self, name: &Arc<str>) -> Result<(), AskError> {
+    async fn look_at(&self, name: &Arc<str>) -> Result<(), RequestError> {
         let object = match self.object(name) {
             Seen::Present(object) => object,
             Seen::Absent => {
@@ -171,7 +171,11 @@ impl TypeController {
         format!("{all}/{}", object.name())
     }
 
-    async fn write_finalizers(&self, object: &Object, finalizers: &[&str]) -> Result<(), AskError> {
+    async fn write_finalizers(
+        &self,
+        object: &Object,
+        finalizers: &[&str],
+    ) -> Result<(), RequestError> {
         let patch = json!({"metadata": {
             "finalizers": finalizers, "resourceVersion": object.resource_version(),
         }});
@@ -187,7 +191,7 @@ impl TypeController {
         object: &Object,
         is_running: bool,
         collects: Option<bool>,
-    ) -> Result<(), AskError> {
+    ) -> Result<(), RequestError> {
         let generation = object.root()["metadata"]["generation"].as_i64();
         let running = |is_running: bool| if is_running { "Running" } else { "NotRunning" };
         let status = json!(FederatedTypeConfigStatus {

@@ -11,13 +11,14 @@
 //! | [`passes`] | the pass over one object |
 //! | [`planes`] | the connections to both clusters |
 //! | [`process`] | the whole process, from start to end |
-//! | [`settling`] | deletions that look like a vanished type rather than a request |
+//! | [`deletion_delays`] | deletions that look like a vanished type rather than a request |
 //! | [`syncer`] | one running definition |
 //! | [`traces`] | the last calls to both clusters |
 //! | [`way`] | the proxy to the cloud |
 
 pub mod account;
 pub mod credentials;
+pub mod deletion_delays;
 pub mod following;
 pub mod health;
 pub mod link;
@@ -25,7 +26,6 @@ pub mod numbers;
 pub mod passes;
 pub mod planes;
 pub mod process;
-pub mod settling;
 pub mod syncer;
 pub mod traces;
 pub mod way;

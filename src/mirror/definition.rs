@@ -47,8 +47,8 @@ pub struct Settings {
     pub robot_name: String,
     pub robot_spec_source: RobotSpecSource,
     pub observed_generation: ObservedGeneration,
-    pub earlier_life: EarlierLife,
-    pub fresh_copy: FreshCopy,
+    pub earlier_life: StaleCopyStatus,
+    pub fresh_copy: NewCopyStatus,
     pub unclear_filter: UnclearFilter,
     /// The namespaces of the objects, where they have any.
     pub namespaces: Vec<Arc<str>>,
@@ -62,8 +62,8 @@ impl Settings {
             robot_name: robot_name.to_owned(),
             robot_spec_source: RobotSpecSource::Refused,
             observed_generation: ObservedGeneration::Translate,
-            earlier_life: EarlierLife::Ignore,
-            fresh_copy: FreshCopy::KeepStatus,
+            earlier_life: StaleCopyStatus::Ignore,
+            fresh_copy: NewCopyStatus::KeepStatus,
             unclear_filter: UnclearFilter::Refuse,
             namespaces: vec!["default".into()],
         }
@@ -87,14 +87,14 @@ pub enum ObservedGeneration {
 
 /// The treatment of the status of a copy in deletion that was created for an earlier object of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EarlierLife {
+pub enum StaleCopyStatus {
     Ignore,
     Copy,
 }
 
 /// The effect of a copy without a status on the owner's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FreshCopy {
+pub enum NewCopyStatus {
     KeepStatus,
     ResetStatus,
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::definition::{Definition, Plane, SPEC_SOURCE, Settings, Status, compile};
 use super::rules::{Id, side, subject_of};
-use super::status::Pair;
+use super::status::LinkedUids;
 use hawser_sync::Labels;
 use hawser_sync::{
     Answer, Cluster, Dialect, Failure, Found, Key, Outcome, Report, Request, Scope, Seen, Step,
@@ -38,7 +38,7 @@ pub(super) struct Model {
     /// The state of the caches.
     cached: Mutex<BTreeMap<Key, Object>>,
     /// The incarnations that were seen together; forgotten by a restart.
-    pairs: Mutex<BTreeMap<Id, Pair>>,
+    pairs: Mutex<BTreeMap<Id, LinkedUids>>,
 }
 
 /// A definition with these annotations, compiled.
@@ -152,7 +152,7 @@ impl Model {
         let (source, copy) = (self.definition.owner, self.definition.owner.other());
         if let (Some(source), Some(copy)) = (of(source), of(copy))
             && !copy.in_deletion()
-            && let Some(pair) = Pair::of(&source, &copy)
+            && let Some(pair) = LinkedUids::of(&source, &copy)
         {
             self.pairs.lock().insert(id(name), pair);
         }
@@ -182,7 +182,7 @@ pub(super) fn id(name: &str) -> Id {
 struct Front<'a> {
     definition: &'a Arc<Definition>,
     id: Id,
-    seen: Option<Pair>,
+    seen: Option<LinkedUids>,
 }
 
 impl Dialect for Front<'_> {

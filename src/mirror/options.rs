@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::definition::{
-    EarlierLife, FreshCopy, ObservedGeneration, RobotSpecSource, Settings, UnclearFilter,
+    NewCopyStatus, ObservedGeneration, RobotSpecSource, Settings, StaleCopyStatus, UnclearFilter,
 };
 
 /// The flags as they were given.
@@ -190,15 +190,15 @@ impl RawMirrorArgs {
             earlier_life: choose(
                 "status-of-earlier-life",
                 &self.status_of_earlier_life,
-                ("ignore", EarlierLife::Ignore),
-                ("copy", EarlierLife::Copy),
+                ("ignore", StaleCopyStatus::Ignore),
+                ("copy", StaleCopyStatus::Copy),
                 "ignore, copy",
             )?,
             fresh_copy: choose(
                 "status-of-fresh-copy",
                 &self.status_of_fresh_copy,
-                ("keep", FreshCopy::KeepStatus),
-                ("reset", FreshCopy::ResetStatus),
+                ("keep", NewCopyStatus::KeepStatus),
+                ("reset", NewCopyStatus::ResetStatus),
                 "keep, reset",
             )?,
             unclear_filter: choose(

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::definition::{Definition, Plane, REMOTE_RESOURCE_VERSION, Status};
-use super::status::{self, Pair};
+use super::status::{self, LinkedUids};
 use hawser_sync::Intent;
 use hawser_sync::link::StatusFlow;
 use hawser_sync::{
-    Finalizer, Key, Link, LinkId, Made, Marks, Metadata, Owner, Policy, Reason, Rules, Scope, Side,
-    Source, Subject, Target,
+    CopyOrigin, Finalizer, Key, Link, LinkId, Marks, Metadata, Owner, Policy, Reason, Rules, Scope,
+    Side, Source, Subject, Target,
 };
 use kube_lang::object::Object;
 
@@ -23,7 +23,7 @@ pub struct CopyRules {
     definition: Arc<Definition>,
     copy: Key,
     /// The incarnations that were last seen together.
-    seen: Option<Pair>,
+    seen: Option<LinkedUids>,
 }
 
 /// An object by its name, on either side.
@@ -56,7 +56,7 @@ pub fn scope(definition: &Definition, plane: Plane) -> Scope {
 }
 
 /// The subject of a name: the owner's object and its copy on the other side.
-pub fn subject_of(definition: &Arc<Definition>, id: &Id, seen: Option<Pair>) -> Subject {
+pub fn subject_of(definition: &Arc<Definition>, id: &Id, seen: Option<LinkedUids>) -> Subject {
     let anchor = id.at(definition, definition.owner);
     let copy = id.at(definition, definition.owner.other());
     let rules = CopyRules {
@@ -136,7 +136,7 @@ impl Rules for CopyRules {
         Ok(desired)
     }
 
-    fn marks(&self, _: &Object, _: Made) -> Marks {
+    fn marks(&self, _: &Object, _: CopyOrigin) -> Marks {
         Marks::default()
     }
 

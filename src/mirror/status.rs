@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value};
 
-use super::definition::{EarlierLife, FreshCopy, ObservedGeneration, Settings};
+use super::definition::{NewCopyStatus, ObservedGeneration, Settings, StaleCopyStatus};
 use hawser_sync::{Code, Reason};
 use kube_lang::object::{Object, json_type};
 
 /// The incarnations that belonged together when they were last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct LinkedUids {
     pub source: String,
     pub copy: String,
 }
 
-impl Pair {
+impl LinkedUids {
     pub fn of(source: &Object, copy: &Object) -> Option<Self> {
         Some(Self {
             source: source.uid()?.to_owned(),
@@ -24,11 +24,11 @@ impl Pair {
 
 /// Whether a copy in deletion was created for an earlier object of the same name: by the incarnations that were seen
 /// together, or else by the times of deletion and creation.
-pub fn is_of_earlier_life(copy: &Object, source: &Object, seen: Option<&Pair>) -> bool {
+pub fn is_of_earlier_life(copy: &Object, source: &Object, seen: Option<&LinkedUids>) -> bool {
     if !copy.in_deletion() || source.in_deletion() {
         return false;
     }
-    if let (Some(seen), Some(now)) = (seen, Pair::of(source, copy))
+    if let (Some(seen), Some(now)) = (seen, LinkedUids::of(source, copy))
         && seen.copy == now.copy
     {
         return seen.source != now.source;
@@ -56,7 +56,7 @@ pub fn whole(settings: &Settings, copy: &Object, source: &Object) -> Option<Valu
     let own = || source.root().get("status").cloned();
     let Some(mut status) = found(copy).cloned() else {
         return match (settings.fresh_copy, found(source)) {
-            (FreshCopy::ResetStatus, Some(_)) => Some(Map::new().into()),
+            (NewCopyStatus::ResetStatus, Some(_)) => Some(Map::new().into()),
             _ => own(),
         };
     };
@@ -94,8 +94,13 @@ pub fn subtree(key: &str, copy: &Object, source: &Object) -> Result<Option<Value
 }
 
 /// Whether the status of this copy concerns the owner's object.
-pub fn counts(settings: &Settings, copy: &Object, source: &Object, seen: Option<&Pair>) -> bool {
-    settings.earlier_life == EarlierLife::Copy || !is_of_earlier_life(copy, source, seen)
+pub fn counts(
+    settings: &Settings,
+    copy: &Object,
+    source: &Object,
+    seen: Option<&LinkedUids>,
+) -> bool {
+    settings.earlier_life == StaleCopyStatus::Copy || !is_of_earlier_life(copy, source, seen)
 }
 
 fn found(object: &Object) -> Option<&Value> {
@@ -174,7 +179,7 @@ mod tests {
         check_whole(json!(null), json!({"b": 2}), json!({"b": 2}));
         check_whole(json!(null), json!(null), json!(null));
         let reset = Settings {
-            fresh_copy: FreshCopy::ResetStatus,
+            fresh_copy: NewCopyStatus::ResetStatus,
             ..Settings::of_robot("r")
         };
         let of = |status| whole(&reset, &object(1, json!(null)), &object(1, status));
@@ -237,7 +242,7 @@ mod tests {
         let source = lived("s2", late, None);
         let copy = lived("c1", early, Some(early));
         assert!(is_of_earlier_life(&copy, &source, None));
-        let seen = |source: &str, copy: &str| Pair {
+        let seen = |source: &str, copy: &str| LinkedUids {
             source: source.to_owned(),
             copy: copy.to_owned(),
         };

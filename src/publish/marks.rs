@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use hawser_sync::Labels;
-use hawser_sync::{Made, Marks, Metadata, Owner};
+use hawser_sync::{CopyOrigin, Marks, Metadata, Owner};
 use kube_lang::object::Object;
 
 use super::hashes::sha1_hex;
@@ -122,7 +122,7 @@ impl Remote {
 }
 
 /// The marks of a copy of this object. `path` is the workspace path, if it is enabled.
-pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: Made) -> Marks {
+pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: CopyOrigin) -> Marks {
     let mut identity = Metadata {
         labels: remote.labels(),
         annotations: remote.annotations(),
@@ -134,7 +134,7 @@ pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: Made) -> Ma
     }
     let mut extra = Metadata::default();
     extra.labels.insert(AGENT_NAME.to_owned(), agent.to_owned());
-    if made == Made::Adopted {
+    if made == CopyOrigin::Adopted {
         extra
             .annotations
             .insert(ADOPTED.to_owned(), "true".to_owned());
@@ -193,9 +193,9 @@ pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
         return Owner::Nobody;
     }
     Owner::Ours(if live.annotation(ADOPTED).is_some() {
-        Made::Adopted
+        CopyOrigin::Adopted
     } else {
-        Made::Created
+        CopyOrigin::Created
     })
 }
 

@@ -21,7 +21,7 @@ const SHOWN: usize = 200;
 
 /// The direction of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum WriteDirection {
     /// To the service cluster, including the writes that prepare it.
     Spec,
     /// To the workspace.
@@ -35,7 +35,7 @@ pub struct Pause {
     pub by: String,
     pub reason: String,
     /// The direction that is paused; `None` for both.
-    pub only: Option<Way>,
+    pub only: Option<WriteDirection>,
 }
 
 /// The reason why annotations are not a valid pause.
@@ -68,8 +68,8 @@ impl Pause {
         let until = required(UNTIL)?.parse::<Timestamp>();
         let only = match given(DIRECTION) {
             None => None,
-            Some("spec") => Some(Way::Spec),
-            Some("status") => Some(Way::Status),
+            Some("spec") => Some(WriteDirection::Spec),
+            Some("status") => Some(WriteDirection::Status),
             Some(_) => return Err(PauseProblem::Direction),
         };
         Ok(Some(Self {
@@ -95,7 +95,7 @@ impl Pause {
     }
 
     /// Whether the pause holds writes in this direction.
-    pub fn holds(&self, way: Way, now: Timestamp) -> bool {
+    pub fn holds(&self, way: WriteDirection, now: Timestamp) -> bool {
         now < self.until && self.only.is_none_or(|only| only == way)
     }
 }

@@ -31,9 +31,9 @@ struct RehearsalState {
 }
 
 /// A subject that does not change.
-struct Fixed<'a>(&'a Subject);
+struct FixedSubject<'a>(&'a Subject);
 
-impl Dialect for Fixed<'_> {
+impl Dialect for FixedSubject<'_> {
     fn subject(&self, _view: &dyn View) -> Result<Subject, Vec<Request>> {
         Ok(self.0.clone())
     }
@@ -112,7 +112,7 @@ impl Rehearsal {
 
     /// One pass of a subject, and the requests that it sent.
     pub fn pass(&self, subject: &Subject) -> (Report, Vec<Request>) {
-        self.pass_of(&Fixed(subject))
+        self.pass_of(&FixedSubject(subject))
     }
 
     /// One pass of a dialect, and the requests that it sent.

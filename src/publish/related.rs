@@ -36,14 +36,14 @@ mod stray;
 pub use claim_visibility::binding_kind;
 pub use entry::{Author, Authors, Entry, NameAuthors, Premises, TypeName};
 pub use guard::reserved;
-pub use leads::{End, Lead, leads};
-pub use ledger::{ClaimOwner, Ledger, ObjectClaim};
+pub use leads::{End, EntryExplanation, leads};
+pub use ledger::{ClaimIndex, ClaimOwner, ObjectClaim};
 pub use report::annotations;
 pub use stray::{DanglingReference, dangling_references};
 
 use identity::Identity;
-use left::{Left, Remains};
-use links::Making;
+use left::{Left, Leftover};
+use links::LinkBuilder;
 
 /// A type, as the side that serves it describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,9 +124,9 @@ impl Quiet for AlwaysQuiet {
 
 /// The inputs of related objects beside the rules of the published one.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct RelatedContext<'a> {
     pub kinds: &'a Kinds,
-    pub ledger: &'a Ledger,
+    pub ledger: &'a ClaimIndex,
     /// All kinds that the agent publishes.
     pub published: &'a [PublishedKind],
     pub quiet: &'a dyn Quiet,
@@ -136,7 +136,7 @@ pub struct Surroundings<'a> {
 pub fn extend(
     subject: Subject,
     rules: &ObjectRules,
-    around: Surroundings<'_>,
+    around: RelatedContext<'_>,
     view: &dyn View,
 ) -> Result<Subject, Vec<Request>> {
     // The order of questions is that of the engine: without these nothing else is decided either.
@@ -145,7 +145,7 @@ pub fn extend(
     };
     let anchor = match view.get(&subject.anchor) {
         Seen::Present(anchor) => anchor,
-        Seen::Absent => return afterwards(subject, rules, around.ledger, view),
+        Seen::Absent => return after_deletion(subject, rules, around.ledger, view),
         Seen::Unknown => return Ok(subject),
     };
     let memory = match view.get(&place.key) {
@@ -167,7 +167,7 @@ pub fn extend(
     // Nobody knows where entries lead that read what cannot be read.
     let readable = !anchor.is_fragment() && !local.as_ref().is_some_and(|l| l.is_fragment());
     let by = claim_owner(&place.key, rules);
-    let making = Making {
+    let making = LinkBuilder {
         compiled,
         rules,
         around,
@@ -189,8 +189,13 @@ pub fn extend(
     clippy::redundant_closure_for_method_calls,
     reason = "the method alone is not general enough in its lifetimes"
 )]
-pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
-    let mut left = apart(&subject, rules, ledger, view, |left| left.outside());
+pub fn unwanted(
+    subject: Subject,
+    rules: &ObjectRules,
+    ledger: &ClaimIndex,
+    view: &dyn View,
+) -> Subject {
+    let mut left = leftover_links(&subject, rules, ledger, view, |left| left.unwanted());
     let mut leaves = Subject {
         finalizer: None,
         intent: Intent::Leave,
@@ -206,14 +211,14 @@ pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dy
 }
 
 /// The subject of an object that is gone: originals that were hidden when it went are released when they appear again.
-fn afterwards(
+fn after_deletion(
     subject: Subject,
     rules: &ObjectRules,
-    ledger: &Ledger,
+    ledger: &ClaimIndex,
     view: &dyn View,
 ) -> Result<Subject, Vec<Request>> {
-    let left = apart(&subject, rules, ledger, view, |left| {
-        Some(left.afterwards())
+    let left = leftover_links(&subject, rules, ledger, view, |left| {
+        Some(left.after_deletion())
     });
     let (mut left, stays) = left.transpose()?.unwrap_or_default();
     if left.is_empty() {
@@ -227,7 +232,7 @@ fn afterwards(
     for link in &mut gone.links {
         link.policy.retract = Fate::Keep;
         // Its record stays with a copy that does.
-        if stays == Remains::Copy {
+        if stays == Leftover::Copy {
             link.policy.identity = sync::Identity::Memory;
         }
     }
@@ -236,10 +241,10 @@ fn afterwards(
 }
 
 /// Links of the records of a memory, beside the rules for wanted objects. From now on, only these records are claimed.
-fn apart<T: Default>(
+fn leftover_links<T: Default>(
     subject: &Subject,
     rules: &ObjectRules,
-    ledger: &Ledger,
+    ledger: &ClaimIndex,
     view: &dyn View,
     links: impl Fn(&Left<'_>) -> T,
 ) -> T {
@@ -262,7 +267,7 @@ fn apart<T: Default>(
         memory: &memory,
         by: &by,
     };
-    left.recall();
+    left.claim_recorded();
     links(&left)
 }
 

@@ -10,13 +10,13 @@ use super::types::{LegacyKind, Origin, PublishedResourceSpec, RelatedSpec};
 
 /// The server that grants a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Grantor {
+pub enum RightsSide {
     Service,
     /// The workspace of the `APIExport` and of its slice.
     Provider,
 }
 
-impl Grantor {
+impl RightsSide {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Service => "on the service cluster",
@@ -28,7 +28,7 @@ impl Grantor {
 /// A right: one verb on one resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    pub grantor: Grantor,
+    pub grantor: RightsSide,
     /// The namespace of the right; `None` for all namespaces.
     pub namespace: Option<String>,
     pub resource: RightResource,
@@ -81,7 +81,7 @@ const READ: [(&str, &str); 3] = [
 
 /// The rights of an agent that publishes these kinds, sorted, each once.
 pub fn needed(agent: &AgentNeeds, published: &[PublishedKindNeeds]) -> Vec<Right> {
-    let mut needs = Collected::default();
+    let mut needs = GroupedRights::default();
     of_agent(agent, &mut needs);
     in_provider_workspace(agent, &mut needs);
     for kind in published {
@@ -94,9 +94,9 @@ pub fn needed(agent: &AgentNeeds, published: &[PublishedKindNeeds]) -> Vec<Right
 
 /// The rights by what they allow; a right with several purposes is kept once.
 #[derive(Default)]
-struct Collected(BTreeMap<(Grantor, Option<String>, RightResource, &'static str), Right>);
+struct GroupedRights(BTreeMap<(RightsSide, Option<String>, RightResource, &'static str), Right>);
 
-impl Collected {
+impl GroupedRights {
     /// The rights, without those in a namespace that are needed in all of them.
     fn least(self) -> Vec<Right> {
         let everywhere = |right: &Right| {
@@ -119,7 +119,7 @@ impl Collected {
 
     fn add(
         &mut self,
-        (grantor, namespace): (Grantor, Option<&str>),
+        (grantor, namespace): (RightsSide, Option<&str>),
         (group, resource, name): (&str, &str, Option<&str>),
         verbs: &[(&'static str, &str)],
     ) {
@@ -143,9 +143,9 @@ impl Collected {
     }
 }
 
-fn of_agent(agent: &AgentNeeds, needs: &mut Collected) {
-    let own = (Grantor::Service, Some(&*agent.namespace));
-    let everywhere = (Grantor::Service, None);
+fn of_agent(agent: &AgentNeeds, needs: &mut GroupedRights) {
+    let own = (RightsSide::Service, Some(&*agent.namespace));
+    let everywhere = (RightsSide::Service, None);
     needs.add(
         everywhere,
         ("syncagent.kcp.io", "publishedresources", None),
@@ -172,7 +172,7 @@ fn of_agent(agent: &AgentNeeds, needs: &mut Collected) {
         ],
     );
     needs.add(
-        (Grantor::Service, Some("default")),
+        (RightsSide::Service, Some("default")),
         ("", "events", None),
         &[("create", "no events are sent about PublishedResources")],
     );
@@ -190,17 +190,17 @@ fn of_agent(agent: &AgentNeeds, needs: &mut Collected) {
     }
 }
 
-fn in_provider_workspace(agent: &AgentNeeds, needs: &mut Collected) {
-    let there = (Grantor::Provider, None);
+fn in_provider_workspace(agent: &AgentNeeds, needs: &mut GroupedRights) {
+    let there = (RightsSide::Provider, None);
     let (export, slice) = (Some(&*agent.export), Some(&*agent.slice));
     let path = Right {
-        grantor: Grantor::Provider,
+        grantor: RightsSide::Provider,
         namespace: None,
         resource: RightResource::Path("/"),
         verb: "access",
         purpose: "kcp refuses every request in the workspace".to_owned(),
     };
-    let key = (Grantor::Provider, None, path.resource.clone(), path.verb);
+    let key = (RightsSide::Provider, None, path.resource.clone(), path.verb);
     needs.0.insert(key, path);
     needs.add(
         there,
@@ -257,10 +257,10 @@ fn in_provider_workspace(agent: &AgentNeeds, needs: &mut Collected) {
     );
 }
 
-fn of_kind(agent: &AgentNeeds, kind: &PublishedKindNeeds, needs: &mut Collected) {
-    let everywhere = (Grantor::Service, None);
+fn of_kind(agent: &AgentNeeds, kind: &PublishedKindNeeds, needs: &mut GroupedRights) {
+    let everywhere = (RightsSide::Service, None);
     needs.add(
-        (Grantor::Service, Some(&agent.namespace)),
+        (RightsSide::Service, Some(&agent.namespace)),
         ("", "secrets", None),
         &[
             READ[0],
@@ -300,11 +300,11 @@ fn of_kind(agent: &AgentNeeds, kind: &PublishedKindNeeds, needs: &mut Collected)
     }
 }
 
-fn of_related(entry: &RelatedSpec, needs: &mut Collected) {
+fn of_related(entry: &RelatedSpec, needs: &mut GroupedRights) {
     let Some((group, resource)) = on_service(entry) else {
         return;
     };
-    let everywhere = (Grantor::Service, None);
+    let everywhere = (RightsSide::Service, None);
     let verbs: &[_] = match entry.origin {
         Origin::Service => &READ,
         Origin::Kcp => &copied(),
@@ -412,7 +412,7 @@ impl Right {
 /// Roles with exactly these rights on one side, and bindings to the subject.
 pub fn roles(
     rights: &[Right],
-    grantor: Grantor,
+    grantor: RightsSide,
     name: &str,
     subject: Option<&Value>,
 ) -> Vec<Value> {

@@ -18,8 +18,8 @@ use hawser_sync::{Intent, Side};
 use kube_lang::object::{Gvk, Object, numbers};
 
 use hawser_sync::{
-    Code, Finalizer, Key, Link, LinkId, Made, Marks, MemoryPlace, Owner, Policy, Reason, Rules,
-    Scope, Source, Subject, Target,
+    Code, CopyOrigin, Finalizer, Key, Link, LinkId, Marks, MemoryPlace, Owner, Policy, Reason,
+    Rules, Scope, Source, Subject, Target,
 };
 
 /// One for all subjects.
@@ -129,11 +129,11 @@ impl ObjectRules {
     }
 
     /// The copy without mutations: the input of mutations while there is no copy.
-    fn hypothetical(&self, source: &Object) -> Result<Object, Reason> {
+    fn unmutated_copy(&self, source: &Object) -> Result<Object, Reason> {
         let (namespace, name) = self.named(source)?;
         let kind = &self.compiled.types.local;
         let mut copy = renamed(source, kind, namespace.as_deref(), &name);
-        let marks = self.marks(source, Made::Created);
+        let marks = self.marks(source, CopyOrigin::Created);
         for (key, value) in marks.labels() {
             copy.set_label(key, value);
         }
@@ -203,7 +203,7 @@ impl Rules for ObjectRules {
         }
         let mutated = match copy {
             Some(copy) => mutate(&self.compiled.spec, source, copy),
-            None => mutate(&self.compiled.spec, source, &self.hypothetical(source)?),
+            None => mutate(&self.compiled.spec, source, &self.unmutated_copy(source)?),
         };
         mutated.map(Some)
     }
@@ -251,7 +251,7 @@ impl Rules for ObjectRules {
         Ok(desired)
     }
 
-    fn marks(&self, _source: &Object, made: Made) -> Marks {
+    fn marks(&self, _source: &Object, made: CopyOrigin) -> Marks {
         let path = Some(self.cluster_path.as_str());
         marks::marks(&self.remote, &self.compiled.agent.name, path, made)
     }

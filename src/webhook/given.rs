@@ -30,12 +30,12 @@ pub enum GivenWebhookError {
 
 /// The files of a certificate.
 #[derive(Clone, PartialEq, Eq)]
-struct GivenCertificate {
+struct CertificateFiles {
     chain: Vec<u8>,
     key: Vec<u8>,
 }
 
-impl GivenCertificate {
+impl CertificateFiles {
     fn read(directory: &Path) -> Result<Self, GivenWebhookError> {
         let read = |name: &str| {
             let path = directory.join(name);
@@ -62,13 +62,13 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), GivenWebhookError> {
     let bound = serve::bind("--secure-port", &address).await?;
-    let mut served = GivenCertificate::read(&directory)?;
+    let mut served = CertificateFiles::read(&directory)?;
     let (config, configs) = watch::channel(served.config(&directory)?);
     info!(address = %bound.address(), "serving the webhook");
     let following = async {
         loop {
             tokio::time::sleep(EVERY).await;
-            let renewed = GivenCertificate::read(&directory).and_then(|found| {
+            let renewed = CertificateFiles::read(&directory).and_then(|found| {
                 if found != served {
                     config.send_replace(found.config(&directory)?);
                     info!("serving the webhook with a new certificate");

@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use kube_lang::object::Object;
 
 use crate::events::{Severity, shortened};
-use crate::pods::{self, Patience, Pod};
-use crate::replicas::design::{self, PREFERENCES, Schedule, Seen, schedule};
-use crate::replicas::{Preferences, Room};
+use crate::pods::{self, Pod, PodTimeouts};
+use crate::replicas::design::{self, PREFERENCES, ReplicaState, Schedule, schedule};
+use crate::replicas::{MemberCapacity, Preferences};
 use crate::scheduling::{REPLICAS, TARGETS, distributed};
 use crate::types::ORPHAN;
 use crate::types::scheduling::ReplicaSchedulingPreferenceSpec;
@@ -25,7 +25,7 @@ const LONGEST: u32 = 16;
 
 /// The workload in a member that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Local {
+pub enum WorkloadState {
     Absent {
         /// Whether its creation failed.
         refused: bool,
@@ -40,7 +40,7 @@ pub enum Local {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckSettings {
-    pub patience: Patience,
+    pub patience: PodTimeouts,
     pub planner: design::Settings,
     /// Seconds between checks.
     pub period: i64,
@@ -49,7 +49,7 @@ pub struct CheckSettings {
 impl Default for CheckSettings {
     fn default() -> Self {
         Self {
-            patience: Patience::default(),
+            patience: PodTimeouts::default(),
             planner: design::Settings::default(),
             period: 60,
         }
@@ -59,13 +59,13 @@ impl Default for CheckSettings {
 /// The facts about a workload that are kept between checks.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    members: BTreeMap<String, Remembered>,
+    members: BTreeMap<String, MemberHistory>,
     /// Checks in a row that changed nothing.
     idle: u32,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Remembered {
+struct MemberHistory {
     /// Since when it has had fewer pods than replicas.
     short: Option<i64>,
     refusals: u32,
@@ -75,7 +75,7 @@ struct Remembered {
 
 /// An event on the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct WorkloadEvent {
     pub severity: Severity,
     pub reason: &'static str,
     pub message: String,
@@ -83,10 +83,10 @@ pub struct Note {
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Checked {
+pub struct CheckResult {
     /// The workload to write; `None` if nothing changes.
     pub changed: Option<Object>,
-    pub notes: Vec<Note>,
+    pub notes: Vec<WorkloadEvent>,
     /// Seconds until the next check; `None` if the workload is as it should be.
     pub again: Option<i64>,
 }
@@ -95,7 +95,7 @@ pub struct Checked {
 #[derive(Clone, Copy, Debug)]
 pub struct CheckMembers<'a> {
     /// Members that may have replicas.
-    pub members: &'a BTreeMap<String, Local>,
+    pub members: &'a BTreeMap<String, WorkloadState>,
     /// Members whose state is unknown: their replicas do not change.
     pub unknown: &'a [String],
     pub now: i64,
@@ -109,7 +109,7 @@ impl Memory {
         annotation: &str,
         around: CheckMembers<'_>,
         settings: CheckSettings,
-    ) -> Checked {
+    ) -> CheckResult {
         let preferences = match Preferences::from_annotation(total(workload), Some(annotation)) {
             Ok(preferences) => preferences,
             Err(error) => return refuse(workload, "InvalidPreferences", &error.to_string()),
@@ -121,7 +121,7 @@ impl Memory {
         let assigned = assigned(workload);
         self.members
             .retain(|name, _| around.members.contains_key(name));
-        let seen: BTreeMap<String, Seen> = (around.members.iter())
+        let seen: BTreeMap<String, ReplicaState> = (around.members.iter())
             .map(|(name, local)| {
                 let assigned = assigned.get(name).copied().unwrap_or(0);
                 (
@@ -142,7 +142,7 @@ impl Memory {
         } else {
             (self.idle + 1).min(LONGEST.ilog2())
         };
-        Checked {
+        CheckResult {
             again: self.again(&seen, &planned, settings.period),
             changed: with_status(workload, moved, &status),
             notes,
@@ -153,14 +153,14 @@ impl Memory {
     fn look(
         &mut self,
         member: &str,
-        local: &Local,
+        local: &WorkloadState,
         assigned: i64,
         settings: CheckSettings,
         now: i64,
-    ) -> Seen {
+    ) -> ReplicaState {
         let of = self.members.entry(member.to_owned()).or_default();
         match local {
-            Local::Absent { refused } => {
+            WorkloadState::Absent { refused } => {
                 let due = of
                     .counted
                     .is_none_or(|at| now.saturating_sub(at) >= settings.period);
@@ -171,12 +171,12 @@ impl Memory {
                 }
                 let short = Some(*of.short.get_or_insert(now));
                 let seen = pods::seen(assigned, &[], short, settings.patience, now);
-                Seen {
+                ReplicaState {
                     refusals: of.refusals,
                     ..seen
                 }
             }
-            Local::Present {
+            WorkloadState::Present {
                 replicas,
                 ready,
                 pods,
@@ -184,10 +184,10 @@ impl Memory {
                 (of.refusals, of.counted) = (0, None);
                 let Some(pods) = pods else {
                     of.short = None;
-                    return Seen {
+                    return ReplicaState {
                         placed: *replicas,
                         waiting: replicas.saturating_sub(*ready).max(0),
-                        ..Seen::default()
+                        ..ReplicaState::default()
                     };
                 };
                 let there = pods.iter().filter(|pod| !pod.is_over).count();
@@ -198,7 +198,12 @@ impl Memory {
         }
     }
 
-    fn again(&self, seen: &BTreeMap<String, Seen>, planned: &Schedule, period: i64) -> Option<i64> {
+    fn again(
+        &self,
+        seen: &BTreeMap<String, ReplicaState>,
+        planned: &Schedule,
+        period: i64,
+    ) -> Option<i64> {
         if (seen.values()).any(|seen| seen.waiting > 0 || seen.refusals > 0) {
             Some(period)
         } else if seen.values().any(|seen| seen.failed > 0) || planned.unplaced > 0 {
@@ -230,21 +235,21 @@ pub(crate) fn is_orphaned_by_default(federated: &Object) -> bool {
 
 /// The replicas for the planner of a `ReplicaSchedulingPreference`, and whether the estimate has to be repeated soon.
 pub fn rooms(
-    members: &BTreeMap<String, Local>,
-    patience: Patience,
+    members: &BTreeMap<String, WorkloadState>,
+    patience: PodTimeouts,
     now: i64,
-) -> (BTreeMap<String, Room>, bool) {
+) -> (BTreeMap<String, MemberCapacity>, bool) {
     let mut look_again = false;
     let rooms = members.iter().map(|(name, local)| {
         let room = match local {
-            Local::Absent { .. } => Room::default(),
-            Local::Present {
+            WorkloadState::Absent { .. } => MemberCapacity::default(),
+            WorkloadState::Present {
                 ready, pods: None, ..
-            } => Room {
+            } => MemberCapacity {
                 current: *ready,
                 capacity: None,
             },
-            Local::Present {
+            WorkloadState::Present {
                 replicas,
                 pods: Some(pods),
                 ..
@@ -306,7 +311,7 @@ fn status(workload: &Object) -> Value {
 }
 
 /// Reports a problem, and changes nothing.
-fn refuse(workload: &Object, reason: &'static str, problem: &str) -> Checked {
+fn refuse(workload: &Object, reason: &'static str, problem: &str) -> CheckResult {
     let problem = shortened(problem);
     let before = status(workload);
     let told = before["problem"] == problem;
@@ -315,12 +320,12 @@ fn refuse(workload: &Object, reason: &'static str, problem: &str) -> Checked {
         after = json!({});
     }
     after["problem"] = problem.as_str().into();
-    let note = Note {
+    let note = WorkloadEvent {
         severity: Severity::Warning,
         reason,
         message: problem,
     };
-    Checked {
+    CheckResult {
         changed: with_status(workload, None, &after),
         notes: (!told).then_some(note).into_iter().collect(),
         again: None,
@@ -341,7 +346,7 @@ fn with_status(workload: &Object, moved: Option<Object>, status: &Value) -> Opti
 fn summary(
     preferences: &Preferences,
     planned: &Schedule,
-    seen: &BTreeMap<String, Seen>,
+    seen: &BTreeMap<String, ReplicaState>,
     around: CheckMembers<'_>,
     assigned: &BTreeMap<String, i64>,
 ) -> Value {
@@ -349,7 +354,7 @@ fn summary(
     let mut ready_in_all = 0_i64;
     for (name, replicas) in &planned.replicas {
         let ready = match around.members.get(name) {
-            Some(Local::Present { ready, .. }) => *ready,
+            Some(WorkloadState::Present { ready, .. }) => *ready,
             _ => 0,
         };
         ready_in_all = ready_in_all.saturating_add(ready);
@@ -381,9 +386,9 @@ fn summary(
 /// The moves of replicas, and their reasons.
 fn moved_note(
     planned: &Schedule,
-    seen: &BTreeMap<String, Seen>,
+    seen: &BTreeMap<String, ReplicaState>,
     assigned: &BTreeMap<String, i64>,
-) -> Option<Note> {
+) -> Option<WorkloadEvent> {
     let mut message = moves(assigned, &planned.replicas)?;
     for (name, seen) in seen {
         if seen.refusals > 0 {
@@ -401,17 +406,21 @@ fn moved_note(
             );
         }
     }
-    Some(Note {
+    Some(WorkloadEvent {
         severity: Severity::Normal,
         reason: "ReplicasScheduled",
         message: format!("replicas: {message}"),
     })
 }
 
-fn unplaced_note(workload: &Object, preferences: &Preferences, planned: &Schedule) -> Option<Note> {
+fn unplaced_note(
+    workload: &Object,
+    preferences: &Preferences,
+    planned: &Schedule,
+) -> Option<WorkloadEvent> {
     let missing = planned.unplaced;
     let told = status(workload)["unplaced"].as_i64() == Some(missing);
-    (missing > 0 && !told).then(|| Note {
+    (missing > 0 && !told).then(|| WorkloadEvent {
         severity: Severity::Warning,
         reason: "ReplicasUnplaced",
         message: format!(

@@ -18,7 +18,7 @@ const ANNOTATIONS: &str = "/spec/template/metadata/annotations";
 
 /// The known state of the copy in a member.
 #[derive(Clone, Copy, Debug)]
-pub enum There<'a> {
+pub enum CopyState<'a> {
     /// The member is not ready: its state is not known, and it gets no request.
     NotReady,
     /// The objects of the member cannot be listed, for this reason.
@@ -131,7 +131,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Decides what the pass does in a member.
-    pub fn decide(&self, member: &str, there: There<'_>) -> Verdict {
+    pub fn decide(&self, member: &str, there: CopyState<'_>) -> Verdict {
         if self.federated.in_deletion() {
             return self.removal(self.selected.contains(member), there);
         }
@@ -139,28 +139,28 @@ impl<'a> Pass<'a> {
             return self.removal(false, there);
         }
         match there {
-            There::NotReady | There::Unknown(_) => waits(there),
-            There::Absent => self.write(member, None),
-            There::Present(copy) if copy.in_deletion() => {
+            CopyState::NotReady | CopyState::Unknown(_) => waits(there),
+            CopyState::Absent => self.write(member, None),
+            CopyState::Present(copy) if copy.in_deletion() => {
                 Verdict::Waits(CopyStatus::WaitingForRemoval, None)
             }
-            There::Present(copy) => self.write(member, Some(copy)),
+            CopyState::Present(copy) => self.write(member, Some(copy)),
         }
     }
 
     /// A copy that is not to be there; `is_placed` where it is not known to be gone as long as its member is not.
-    fn removal(&self, is_placed: bool, there: There<'_>) -> Verdict {
+    fn removal(&self, is_placed: bool, there: CopyState<'_>) -> Verdict {
         match there {
-            There::NotReady | There::Unknown(_) if is_placed => waits(there),
-            There::Present(copy) if !is_managed(copy) => Verdict::Nothing,
-            There::Present(copy) if self.is_host_namespace(copy) => {
+            CopyState::NotReady | CopyState::Unknown(_) if is_placed => waits(there),
+            CopyState::Present(copy) if !is_managed(copy) => Verdict::Nothing,
+            CopyState::Present(copy) if self.is_host_namespace(copy) => {
                 Verdict::Do(CopyRequest::RemoveManagedLabel, Vec::new())
             }
-            There::Present(copy) if copy.in_deletion() => {
+            CopyState::Present(copy) if copy.in_deletion() => {
                 Verdict::Waits(CopyStatus::WaitingForRemoval, None)
             }
-            There::Present(_) => Verdict::Do(CopyRequest::Delete, Vec::new()),
-            There::NotReady | There::Unknown(_) | There::Absent => Verdict::Nothing,
+            CopyState::Present(_) => Verdict::Do(CopyRequest::Delete, Vec::new()),
+            CopyState::NotReady | CopyState::Unknown(_) | CopyState::Absent => Verdict::Nothing,
         }
     }
 
@@ -193,7 +193,7 @@ impl<'a> Pass<'a> {
                 return refused(CopyStatus::ManagedLabelFalse, problem.to_owned());
             }
             if copy.is_fragment() {
-                return waits(There::Unknown(TOO_DEEP));
+                return waits(CopyState::Unknown(TOO_DEEP));
             }
         }
         let steps = match &self.overrides {
@@ -224,9 +224,9 @@ impl<'a> Pass<'a> {
     }
 }
 
-fn waits(there: There<'_>) -> Verdict {
+fn waits(there: CopyState<'_>) -> Verdict {
     let (status, problem) = match there {
-        There::Unknown(why) => (
+        CopyState::Unknown(why) => (
             CopyStatus::CachedRetrievalFailed,
             Problem::Unknown(why.to_owned()),
         ),
@@ -277,7 +277,7 @@ mod tests {
         object(value)
     }
 
-    fn deciding(federated: &Object, selects: bool, there: There<'_>) -> String {
+    fn deciding(federated: &Object, selects: bool, there: CopyState<'_>) -> String {
         deciding_with(federated, selects, there, |_| {})
     }
 
@@ -285,13 +285,13 @@ mod tests {
     fn deciding_with(
         federated: &Object,
         selects: bool,
-        there: There<'_>,
+        there: CopyState<'_>,
         change: impl FnOnce(&mut Pass<'_>),
     ) -> String {
         let target = target();
         let selected = selects.then(|| "one".to_owned()).into_iter().collect();
         let mut before = Versions::of(federated);
-        if let There::Present(copy) = there {
+        if let CopyState::Present(copy) = there {
             before.copies.insert("one".into(), version(copy));
         }
         let mut pass = Pass::new(federated, &target, selected, before);
@@ -313,16 +313,16 @@ mod tests {
         );
         let foreign = copy(&json!({"metadata": {"labels": null}}));
         let rows = [
-            (There::NotReady, "ClusterNotReady", "nothing"),
-            (There::Unknown("x"), "CachedRetrievalFailed", "nothing"),
-            (There::Absent, "Create", "nothing"),
-            (There::Present(&same), "in sync", "Delete"),
+            (CopyState::NotReady, "ClusterNotReady", "nothing"),
+            (CopyState::Unknown("x"), "CachedRetrievalFailed", "nothing"),
+            (CopyState::Absent, "Create", "nothing"),
+            (CopyState::Present(&same), "in sync", "Delete"),
             (
-                There::Present(&going),
+                CopyState::Present(&going),
                 "WaitingForRemoval",
                 "WaitingForRemoval",
             ),
-            (There::Present(&foreign), "Update", "nothing"),
+            (CopyState::Present(&foreign), "Update", "nothing"),
         ];
         for (there, selected, not) in rows {
             assert_eq!(deciding(&plain, true, there), selected, "{there:?}");
@@ -335,10 +335,10 @@ mod tests {
         let going = federated(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
         let there = copy(&json!({}));
         let rows = [
-            (There::NotReady, "ClusterNotReady", "nothing"),
-            (There::Unknown("x"), "CachedRetrievalFailed", "nothing"),
-            (There::Absent, "nothing", "nothing"),
-            (There::Present(&there), "Delete", "Delete"),
+            (CopyState::NotReady, "ClusterNotReady", "nothing"),
+            (CopyState::Unknown("x"), "CachedRetrievalFailed", "nothing"),
+            (CopyState::Absent, "nothing", "nothing"),
+            (CopyState::Present(&there), "Delete", "Delete"),
         ];
         for (there, selected, not) in rows {
             assert_eq!(deciding(&going, true, there), selected, "{there:?}");
@@ -351,7 +351,7 @@ mod tests {
         let plain = federated(&json!({}));
         let never = |pass: &mut Pass<'_>| pass.adopts = false;
         let foreign = copy(&json!({"metadata": {"labels": null}}));
-        let said = deciding_with(&plain, true, There::Present(&foreign), never);
+        let said = deciding_with(&plain, true, CopyState::Present(&foreign), never);
         assert_eq!(said, "AlreadyExists");
         let own = copy(&json!({"data": {"a": "2"}, "metadata": {"resourceVersion": "8"}}));
         let stale = |pass: &mut Pass<'_>| {
@@ -359,15 +359,15 @@ mod tests {
             pass.before.copies.insert("one".into(), "rv:7".into());
         };
         assert_eq!(
-            deciding_with(&plain, true, There::Present(&own), stale),
+            deciding_with(&plain, true, CopyState::Present(&own), stale),
             "Update"
         );
         let refuses = copy(&json!({"metadata": {"labels": {"kubefed.io/managed": "false"}}}));
         assert_eq!(
-            deciding(&plain, true, There::Present(&refuses)),
+            deciding(&plain, true, CopyState::Present(&refuses)),
             "ManagedLabelFalse"
         );
-        let said = deciding_with(&plain, true, There::Present(&refuses), never);
+        let said = deciding_with(&plain, true, CopyState::Present(&refuses), never);
         assert_eq!(said, "AlreadyExists", "as in the original");
     }
 
@@ -375,7 +375,7 @@ mod tests {
     fn a_copy_that_cannot_be_read_is_not_written_but_can_be_deleted() {
         let plain = federated(&json!({}));
         let deep = Object::fragment(copy(&json!({})).into_value()).unwrap();
-        let there = There::Present(&deep);
+        let there = CopyState::Present(&deep);
         assert_eq!(deciding(&plain, true, there), "CachedRetrievalFailed");
         assert_eq!(deciding(&plain, false, there), "Delete");
     }
@@ -385,7 +385,7 @@ mod tests {
         let plain = federated(&json!({}));
         let there = copy(&json!({}));
         let host = |pass: &mut Pass<'_>| pass.host_namespace = Some("c");
-        let said = deciding_with(&plain, false, There::Present(&there), host);
+        let said = deciding_with(&plain, false, CopyState::Present(&there), host);
         assert_eq!(said, "RemoveManagedLabel");
     }
 
@@ -420,7 +420,7 @@ mod tests {
         let (annotated, plain) = (federated(&annotated), federated(&json!({})));
         let there = copy(&json!({}));
         for (object, verdict) in [(annotated, "Update"), (plain, "in sync")] {
-            let there = There::Present(&there);
+            let there = CopyState::Present(&there);
             assert_eq!(deciding(&object, true, there), "in sync");
             let said = deciding_with(&object, true, there, |pass| {
                 pass.federate_annotations();
@@ -434,12 +434,12 @@ mod tests {
         let twice = json!([{"clusterName": "x"}, {"clusterName": "x"}]);
         let wrong = federated(&json!({"spec": {"overrides": twice}}));
         let there = copy(&json!({}));
-        for there in [There::Absent, There::Present(&there)] {
+        for there in [CopyState::Absent, CopyState::Present(&there)] {
             assert_eq!(deciding(&wrong, true, there), "ApplyOverridesFailed");
         }
         let wrong = federated(&json!({"spec": {"template": 5}}));
         assert_eq!(
-            deciding(&wrong, true, There::Absent),
+            deciding(&wrong, true, CopyState::Absent),
             "ComputeResourceFailed"
         );
     }

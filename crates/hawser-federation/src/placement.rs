@@ -16,7 +16,7 @@ pub type Members = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The limits of an object's own placement.
 #[derive(Clone, Copy, Debug)]
-pub enum Around<'a> {
+pub enum PlacementLimits<'a> {
     /// Nothing: the target is cluster-scoped.
     Nothing,
     /// The `FederatedNamespace` of the object's namespace, if it exists, under a control plane of this scope.
@@ -71,7 +71,7 @@ fn selector_text(error: &SelectorError) -> String {
 pub fn placement(
     object: &Object,
     members: &Members,
-    around: Around<'_>,
+    around: PlacementLimits<'_>,
 ) -> Result<Placement, PlacementError> {
     let own = match own(object, members) {
         // Its copies may be anywhere.
@@ -86,9 +86,11 @@ pub fn placement(
     let unknown = names.filter(|name| !members.contains_key(*name));
     let unknown = unknown.map(str::to_owned).collect();
     let (members, namespace_not_federated) = match around {
-        Around::Nothing | Around::Namespace(None, Scope::Namespaced) => (own, false),
-        Around::Namespace(None, Scope::Cluster) => (BTreeSet::new(), true),
-        Around::Namespace(Some(namespace), _) => match self::own(namespace, members) {
+        PlacementLimits::Nothing | PlacementLimits::Namespace(None, Scope::Namespaced) => {
+            (own, false)
+        }
+        PlacementLimits::Namespace(None, Scope::Cluster) => (BTreeSet::new(), true),
+        PlacementLimits::Namespace(Some(namespace), _) => match self::own(namespace, members) {
             Err(PlacementError::Unreadable) if object.in_deletion() => (own, false),
             Err(PlacementError::Unreadable) => return Err(PlacementError::UnreadableNamespace),
             there => (own.intersection(&there?).cloned().collect(), false),
@@ -193,7 +195,7 @@ mod tests {
     }
 
     fn placed(placement: &Value) -> Result<String, String> {
-        let got = super::placement(&object(placement), &members(), Around::Nothing);
+        let got = super::placement(&object(placement), &members(), PlacementLimits::Nothing);
         let got = got.map_err(|error| error.to_string())?;
         Ok(got.members.into_iter().collect::<Vec<_>>().join(" "))
     }
@@ -232,7 +234,7 @@ mod tests {
             assert_eq!(placed(&placement).as_deref(), Ok(wanted), "{placement}");
         }
         let without = Object::new(json!({"kind": "FederatedSecret"})).unwrap();
-        let got = super::placement(&without, &members(), Around::Nothing).unwrap();
+        let got = super::placement(&without, &members(), PlacementLimits::Nothing).unwrap();
         assert!(
             got.members.is_empty(),
             "an object without a spec is for nobody"
@@ -278,7 +280,12 @@ mod tests {
         let all = object(&json!({"clusterSelector": {}}));
         let two = object(&json!({"clusters": [{"name": "c1"}, {"name": "c2"}]}));
         let ask = |object: &Object, namespace: Option<&Object>, scope| {
-            placement(object, &members(), Around::Namespace(namespace, scope)).unwrap()
+            placement(
+                object,
+                &members(),
+                PlacementLimits::Namespace(namespace, scope),
+            )
+            .unwrap()
         };
         let names = |placement: &Placement| placement.members.iter().cloned().collect::<Vec<_>>();
         assert_eq!(names(&ask(&all, Some(&two), Scope::Cluster)), ["c1", "c2"]);
@@ -307,12 +314,12 @@ mod tests {
             Object::fragment(json!({"metadata": metadata})).unwrap()
         };
         let there = deep(Value::Null);
-        let around = |namespace| Around::Namespace(Some(namespace), Scope::Cluster);
-        let place = |object: &Object, around: Around<'_>| {
+        let around = |namespace| PlacementLimits::Namespace(Some(namespace), Scope::Cluster);
+        let place = |object: &Object, around: PlacementLimits<'_>| {
             placement(object, &members(), around).map(|placed| placed.members.len())
         };
         let unreadable = Err(PlacementError::Unreadable);
-        assert_eq!(place(&there, Around::Nothing), unreadable);
+        assert_eq!(place(&there, PlacementLimits::Nothing), unreadable);
         assert_eq!(
             selected(&there, &members()),
             Err(PlacementError::Unreadable)
@@ -321,7 +328,7 @@ mod tests {
         let of_namespace = Err(PlacementError::UnreadableNamespace);
         assert_eq!(place(&plain, around(&there)), of_namespace);
         let going = deep(json!("2026-01-01T00:00:00Z"));
-        assert_eq!(place(&going, Around::Nothing), Ok(3));
+        assert_eq!(place(&going, PlacementLimits::Nothing), Ok(3));
         let time = json!("2026-01-01T00:00:00Z");
         plain
             .metadata_mut()

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::replicas::Room;
-use crate::replicas::design::Seen;
+use crate::replicas::MemberCapacity;
+use crate::replicas::design::ReplicaState;
 
 /// The facts of a pod from which capacity is estimated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,14 +29,14 @@ pub enum Scheduled {
 
 /// Seconds after which a pod counts as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct PodTimeouts {
     /// While it has no node.
     pub scheduled: i64,
     /// While it is not created, or does not run.
     pub running: i64,
 }
 
-impl Default for Patience {
+impl Default for PodTimeouts {
     fn default() -> Self {
         Self {
             scheduled: 60,
@@ -47,8 +47,8 @@ impl Default for Patience {
 
 /// The estimate for one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    pub room: Room,
+pub struct CapacityEstimate {
+    pub room: MemberCapacity,
     /// Whether some pods are unschedulable, but not for long: the estimate has to be repeated soon.
     pub look_again: bool,
 }
@@ -88,7 +88,7 @@ impl Pod {
 
 /// Replicas and capacity for a `ReplicaSchedulingPreference`, if not all of `replicas` are ready. Pods that are
 /// unschedulable for more than `patience` seconds limit the capacity.
-pub fn room(replicas: i64, pods: &[Pod], patience: i64, now: i64) -> Found {
+pub fn room(replicas: i64, pods: &[Pod], patience: i64, now: i64) -> CapacityEstimate {
     let counts = |pod: &&Pod| pod.is_running && pod.has_ready;
     let waiting = pods.iter().filter(|pod| !pod.is_running);
     let since = waiting.filter_map(|pod| match pod.scheduled {
@@ -101,8 +101,8 @@ pub fn room(replicas: i64, pods: &[Pod], patience: i64, now: i64) -> Found {
     let (old, young): (Vec<i64>, Vec<i64>) =
         since.partition(|since| now.saturating_sub(*since) > patience);
     let stuck = count(old.len());
-    Found {
-        room: Room {
+    CapacityEstimate {
+        room: MemberCapacity {
             current: count(pods.iter().filter(counts).count()),
             capacity: (stuck > 0).then(|| replicas.saturating_sub(stuck)),
         },
@@ -112,10 +112,16 @@ pub fn room(replicas: i64, pods: &[Pod], patience: i64, now: i64) -> Found {
 
 /// Placed, failed and waiting replicas for the design's planner. `replicas` is the workload's `spec.replicas` in this
 /// member; it has had fewer pods since `short`.
-pub fn seen(replicas: i64, pods: &[Pod], short: Option<i64>, patience: Patience, now: i64) -> Seen {
-    let mut seen = Seen {
+pub fn seen(
+    replicas: i64,
+    pods: &[Pod],
+    short: Option<i64>,
+    patience: PodTimeouts,
+    now: i64,
+) -> ReplicaState {
+    let mut seen = ReplicaState {
         placed: replicas,
-        ..Seen::default()
+        ..ReplicaState::default()
     };
     let mut add = |pods: i64, since: i64, patience: i64| {
         if now.saturating_sub(since) > patience {
@@ -192,7 +198,7 @@ mod tests {
             times(&unschedulable(0), 1),
         ];
         let found = room(6, &pods.concat(), 60, NOW);
-        let expected = Room {
+        let expected = MemberCapacity {
             current: 3,
             capacity: Some(4),
         };
@@ -216,8 +222,8 @@ mod tests {
             let found = room(1, &[waiting], 60, NOW);
             assert_eq!(
                 found,
-                Found {
-                    room: Room::default(),
+                CapacityEstimate {
+                    room: MemberCapacity::default(),
                     look_again: false
                 }
             );
@@ -236,7 +242,7 @@ mod tests {
 
     #[track_caller]
     fn check_seen(pods: &[Pod], short: Option<i64>, failed: i64, waiting: i64) {
-        let got = seen(3, pods, short, Patience::default(), NOW);
+        let got = seen(3, pods, short, PodTimeouts::default(), NOW);
         assert_eq!((got.placed, got.failed, got.waiting), (3, failed, waiting));
     }
 

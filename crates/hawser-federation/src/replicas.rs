@@ -33,7 +33,7 @@ pub struct Preferences {
 
 /// The planner's view of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct MemberCapacity {
     /// Replicas that run in the member.
     pub current: i64,
     /// The most replicas it has room for; `None` if not limited.
@@ -52,7 +52,7 @@ pub struct Plan {
 struct Share<'a> {
     name: &'a str,
     preferences: &'a ClusterPreferences,
-    room: Room,
+    room: MemberCapacity,
     replicas: i64,
     /// Running replicas assigned in advance: its share of the distribution is set off against them.
     credit: i64,
@@ -63,7 +63,11 @@ struct Share<'a> {
 
 /// Distributes the replicas among `members`. `key` is the workload's `namespace/name`; it varies the order of members
 /// with equal weight.
-pub fn plan(preferences: &Preferences, key: &str, members: &BTreeMap<String, Room>) -> Plan {
+pub fn plan(
+    preferences: &Preferences,
+    key: &str,
+    members: &BTreeMap<String, MemberCapacity>,
+) -> Plan {
     let mut shares = in_order(preferences, key, members);
     let mut rest = i64::from(preferences.total);
     for share in &mut shares {
@@ -74,7 +78,7 @@ pub fn plan(preferences: &Preferences, key: &str, members: &BTreeMap<String, Roo
             share.keep_current(&mut rest);
         }
     }
-    deal(&mut shares, &mut rest);
+    distribute_by_weight(&mut shares, &mut rest);
 
     let mut plan = Plan {
         replicas: members.keys().map(|name| (name.clone(), 0)).collect(),
@@ -144,7 +148,7 @@ impl Preferences {
 fn in_order<'a>(
     preferences: &'a Preferences,
     key: &str,
-    members: &'a BTreeMap<String, Room>,
+    members: &'a BTreeMap<String, MemberCapacity>,
 ) -> Vec<Share<'a>> {
     let mut shares: Vec<Share<'a>> = members
         .iter()
@@ -152,7 +156,7 @@ fn in_order<'a>(
             Some(Share {
                 name,
                 preferences: preferences.of(name)?,
-                room: Room {
+                room: MemberCapacity {
                     current: bounded(room.current),
                     capacity: room.capacity.map(bounded),
                 },
@@ -168,7 +172,7 @@ fn in_order<'a>(
 }
 
 /// Distributes the rest by weight, in rounds.
-fn deal(shares: &mut [Share<'_>], rest: &mut i64) {
+fn distribute_by_weight(shares: &mut [Share<'_>], rest: &mut i64) {
     let mut goes_on = true;
     while goes_on && *rest > 0 {
         goes_on = false;

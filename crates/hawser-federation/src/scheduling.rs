@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::object::Object;
 
-use crate::replicas::{Plan, Preferences, Room, plan};
+use crate::replicas::{MemberCapacity, Plan, Preferences, plan};
 use crate::types::scheduling::ReplicaSchedulingPreferenceSpec;
 
 /// The path of the override with a member's replicas.
@@ -35,7 +35,7 @@ impl From<&ReplicaSchedulingPreferenceSpec> for Preferences {
 pub fn replicas(
     preferences: &Preferences,
     key: &str,
-    members: &BTreeMap<String, Room>,
+    members: &BTreeMap<String, MemberCapacity>,
 ) -> BTreeMap<String, i64> {
     let Plan {
         mut replicas,
@@ -187,7 +187,7 @@ mod tests {
             json!({"targetKind": "FederatedDeployment", "totalReplicas": 9, "rebalance": true, "clusters": {"A": {"weight": 1}, "B": {"weight": 2}}}),
         );
         assert!(own.rebalance && own.of("C").is_none());
-        let rooms = ["A", "B", "C"].map(|name| (name.to_owned(), Room::default()));
+        let rooms = ["A", "B", "C"].map(|name| (name.to_owned(), MemberCapacity::default()));
         assert_eq!(
             replicas(&own, "test-ns/test-deployment", &rooms.clone().into()),
             counts(&[("A", 3), ("B", 6), ("C", 0)])
@@ -202,12 +202,12 @@ mod tests {
     fn what_has_no_room_is_wished_for_all_the_same() {
         let mut preferences = Preferences::even(10);
         preferences.rebalance = true;
-        let mut rooms: BTreeMap<String, Room> = ["A", "B"]
-            .map(|name| (name.to_owned(), Room::default()))
+        let mut rooms: BTreeMap<String, MemberCapacity> = ["A", "B"]
+            .map(|name| (name.to_owned(), MemberCapacity::default()))
             .into();
         rooms.insert(
             "B".to_owned(),
-            Room {
+            MemberCapacity {
                 current: 4,
                 capacity: Some(4),
             },

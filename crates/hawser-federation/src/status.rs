@@ -53,7 +53,7 @@ pub struct Copy {
 
 /// The result of a pass.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Findings {
+pub struct PassResult {
     /// The generation that the pass read.
     pub generation: i64,
     pub failure: Option<Failure>,
@@ -126,7 +126,7 @@ impl Failure {
     }
 }
 
-impl Findings {
+impl PassResult {
     /// The reason of the condition; `None` if it is true.
     pub fn reason(&self) -> Option<&'static str> {
         let raw = self.collection == Collection::On;
@@ -160,7 +160,7 @@ impl Findings {
 }
 
 /// The status to write in place of `before`; `None` if nothing changed. `now` is in RFC 3339.
-pub fn next(before: &Value, findings: &Findings, now: &str) -> Option<Value> {
+pub fn next(before: &Value, findings: &PassResult, now: &str) -> Option<Value> {
     let clusters = findings.clusters();
     let reason = findings.reason();
     let empty = Vec::new();
@@ -223,7 +223,7 @@ mod tests {
     fn found(
         collection: Collection,
         copies: &[(&str, Option<CopyStatus>, Option<Value>)],
-    ) -> Findings {
+    ) -> PassResult {
         let copies = copies.iter().map(|(name, status, remote)| {
             let copy = Copy {
                 status: *status,
@@ -231,7 +231,7 @@ mod tests {
             };
             ((*name).to_owned(), copy)
         });
-        Findings {
+        PassResult {
             generation: 1,
             failure: None,
             namespace_not_federated: false,
@@ -279,7 +279,7 @@ mod tests {
             ),
             (
                 None,
-                Findings {
+                PassResult {
                     generation: 2,
                     ..found(Off, std::slice::from_ref(&fine))
                 },
@@ -287,7 +287,7 @@ mod tests {
             ),
             (
                 None,
-                Findings {
+                PassResult {
                     failure: Some(Failure::ComputePlacementFailed),
                     ..found(Off, &[])
                 },
@@ -295,7 +295,7 @@ mod tests {
             ),
             (
                 None,
-                Findings {
+                PassResult {
                     namespace_not_federated: true,
                     ..found(Off, &[])
                 },
@@ -303,7 +303,7 @@ mod tests {
             ),
             (
                 None,
-                Findings {
+                PassResult {
                     wrote: true,
                     ..found(Off, std::slice::from_ref(&fine))
                 },
@@ -311,7 +311,7 @@ mod tests {
             ),
             (
                 remote(),
-                Findings {
+                PassResult {
                     wrote: true,
                     ..found(On, &[("cluster1", None, remote())])
                 },
@@ -325,7 +325,7 @@ mod tests {
                 assert_eq!(
                     next(
                         &after,
-                        &Findings {
+                        &PassResult {
                             wrote: false,
                             ..findings
                         },
@@ -365,7 +365,7 @@ mod tests {
         let condition = &after["conditions"][0];
         assert_eq!(condition["lastTransitionTime"], THEN);
         assert_eq!(condition["lastUpdateTime"], NOW);
-        let newer = Findings {
+        let newer = PassResult {
             generation: 2,
             ..found(Collection::Off, &fine[..1])
         };
@@ -386,21 +386,21 @@ mod tests {
     fn there_is_one_reason_at_a_time() {
         use Collection::{Off, On};
         let failed = Some(CopyStatus::UpdateFailed);
-        let of = |findings: Findings| findings.reason();
+        let of = |findings: PassResult| findings.reason();
         assert_eq!(of(found(Off, &[("a", None, None)])), None);
         assert_eq!(of(found(On, &[("a", None, None)])), Some("CheckClusters"));
         let copies = [("a", failed, None)];
-        let unfederated = Findings {
+        let unfederated = PassResult {
             namespace_not_federated: true,
             ..found(Off, &copies)
         };
         assert_eq!(of(unfederated), Some("CheckClusters"));
-        let unfederated = Findings {
+        let unfederated = PassResult {
             namespace_not_federated: true,
             ..found(Off, &[])
         };
         assert_eq!(of(unfederated), Some("NamespaceNotFederated"));
-        let unknown = Findings {
+        let unknown = PassResult {
             failure: Some(Failure::ClusterRetrievalFailed),
             ..found(Off, &copies)
         };

@@ -10,9 +10,9 @@
 use std::time::{Duration, Instant};
 
 use hawser_placement::hub::placement::{HubPolicy, PlacementView, WriteFailures, decide};
-use hawser_placement::hub::{HubWrite, Place};
+use hawser_placement::hub::{HubWrite, ObjectName};
 use hawser_placement::members::Members;
-use hawser_placement::scheduler::Windows;
+use hawser_placement::scheduler::GracePeriods;
 use hawser_placement::snapshots::{Debounce, Scope, Selected};
 use hawser_placement::types::cluster::MemberCluster;
 use hawser_placement::types::placement::Placement;
@@ -144,7 +144,7 @@ impl PlayedHub {
                         minimum_interval: SignedDuration::ZERO,
                         collection: SignedDuration::ZERO,
                     },
-                    windows: Windows::default(),
+                    windows: GracePeriods::default(),
                 },
                 now,
                 time: NOW,
@@ -162,7 +162,7 @@ impl PlayedHub {
         }
     }
 
-    fn find(&mut self, place: &Place) -> &mut Value {
+    fn find(&mut self, place: &ObjectName) -> &mut Value {
         let is = |one: &&mut Value| {
             one["kind"] == place.kind
                 && one["metadata"]["name"] == *place.name

@@ -280,25 +280,25 @@ impl Owner<'_> {
     }
 
     /// The owner references without this one; `None` if it is the only one.
-    pub fn without_me(&self, object: &Value) -> Option<Vec<Value>> {
+    pub fn without_owner(&self, object: &Value) -> Option<Vec<Value>> {
         let others = owners(object).filter(|reference| !self.is(reference));
         let others: Vec<Value> = others.cloned().collect();
         (!others.is_empty()).then_some(others)
     }
 
     /// The owner references, with this one no longer in the way of its owner's end; `None` if it is not now.
-    pub fn unblocked(&self, object: &Value) -> Option<Vec<Value>> {
+    pub fn without_block(&self, object: &Value) -> Option<Vec<Value>> {
         let blocks =
             |reference: &Value| self.is(reference) && reference["blockOwnerDeletion"] == true;
         owners(object).any(blocks).then(|| {
             let owners = owners(object).cloned();
-            let unblocked = owners.map(|mut reference| {
+            let without_block = owners.map(|mut reference| {
                 if blocks(&reference) {
                     reference["blockOwnerDeletion"] = false.into();
                 }
                 reference
             });
-            unblocked.collect()
+            without_block.collect()
         })
     }
 
@@ -331,7 +331,7 @@ pub enum Verdict {
     InSync,
     Apply,
     /// The decision depends on the differences between object and manifest.
-    Compare(Purpose),
+    Compare(CompareReason),
     /// The object does not exist, and differences are only reported.
     Missing,
     Refuse(Reason, String),
@@ -339,7 +339,7 @@ pub enum Verdict {
 
 /// The reason why an object is compared with its manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum CompareReason {
     TakeOver,
     Drift,
     Report,
@@ -362,7 +362,7 @@ pub fn decide(
         };
     };
     if reports {
-        return Verdict::Compare(Purpose::Report);
+        return Verdict::Compare(CompareReason::Report);
     }
     let is_mine = owner.owns(live);
     if !is_mine && strategy.when_to_take_over == WhenToTakeOver::Never {
@@ -379,7 +379,7 @@ pub fn decide(
     }
     if !is_mine {
         return match strategy.when_to_take_over {
-            WhenToTakeOver::IfNoDiff => Verdict::Compare(Purpose::TakeOver),
+            WhenToTakeOver::IfNoDiff => Verdict::Compare(CompareReason::TakeOver),
             WhenToTakeOver::Always | WhenToTakeOver::Never => Verdict::Apply,
         };
     }
@@ -387,7 +387,7 @@ pub fn decide(
         return Verdict::Apply;
     }
     if strategy.when_to_apply == WhenToApply::IfNotDrifted {
-        return Verdict::Compare(Purpose::Drift);
+        return Verdict::Compare(CompareReason::Drift);
     }
     if is_as_left || compare::covers(&manifest.object, live) {
         Verdict::InSync

@@ -13,13 +13,13 @@ pub enum Availability {
 
 /// Whether Jobs are followed, as the documentation of the original says and its code does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Jobs {
+pub enum JobTracking {
     Tracked,
     NotTracked,
 }
 
 /// Derives the availability from the live object.
-pub fn check(object: &Value, jobs: Jobs) -> Availability {
+pub fn check(object: &Value, jobs: JobTracking) -> Availability {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let (spec, status) = (&object["spec"], &object["status"]);
@@ -58,7 +58,7 @@ pub fn check(object: &Value, jobs: Jobs) -> Availability {
             is_true(status, "Established") && is_true(status, "NamesAccepted")
         }
         ("policy", "PodDisruptionBudget") => has_disruption_state(object),
-        ("batch", "Job") if jobs == Jobs::Tracked => {
+        ("batch", "Job") if jobs == JobTracking::Tracked => {
             let has_pod = number(status, "succeeded") > 0 || number(status, "ready") > 0;
             !is_true(status, "Failed") && (has_pod || spec["suspend"] == true)
         }
@@ -136,7 +136,7 @@ mod tests {
         let object = json!({
             "apiVersion": api_version, "kind": kind, "metadata": {"generation": 2}, "spec": spec, "status": status,
         });
-        check(&object, Jobs::Tracked)
+        check(&object, JobTracking::Tracked)
     }
 
     #[test]
@@ -274,6 +274,6 @@ mod tests {
             );
         }
         let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
-        assert_eq!(check(&job, Jobs::NotTracked), NotTrackable);
+        assert_eq!(check(&job, JobTracking::NotTracked), NotTrackable);
     }
 }

@@ -31,13 +31,13 @@ pub mod runs;
 
 /// An object by its kind and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ObjectName {
     pub kind: &'static str,
     pub namespace: Option<String>,
     pub name: String,
 }
 
-impl Place {
+impl ObjectName {
     pub fn of(kind: &'static str, metadata: &Metadata) -> Self {
         Self {
             kind,
@@ -53,17 +53,17 @@ pub enum HubWrite {
     Create(Value),
     /// A merge patch.
     Patch {
-        place: Place,
+        place: ObjectName,
         patch: Value,
     },
     /// The status as a whole.
     Status {
-        place: Place,
+        place: ObjectName,
         status: Value,
     },
     /// A deletion of this incarnation.
     Delete {
-        place: Place,
+        place: ObjectName,
         uid: String,
     },
 }
@@ -75,7 +75,7 @@ impl HubWrite {
             patch["metadata"]["uid"] = uid.as_str().into();
         }
         Self::Patch {
-            place: Place::of(kind, metadata),
+            place: ObjectName::of(kind, metadata),
             patch,
         }
     }
@@ -90,7 +90,7 @@ impl HubWrite {
 
     pub fn delete(kind: &'static str, metadata: &Metadata) -> Self {
         Self::Delete {
-            place: Place::of(kind, metadata),
+            place: ObjectName::of(kind, metadata),
             uid: metadata.uid.clone().unwrap_or_default(),
         }
     }
@@ -150,7 +150,7 @@ impl Stages {
     }
 
     /// Adds the stages of others that depend on none of these, each to the one in its place.
-    pub fn beside(&mut self, others: Self) {
+    pub fn merge_stages(&mut self, others: Self) {
         let mut others = others.0.into_iter();
         for (stage, other) in self.0.iter_mut().zip(&mut others) {
             stage.extend(other);

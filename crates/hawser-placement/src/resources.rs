@@ -205,7 +205,7 @@ pub fn is_reserved_namespace(name: &str, skipped: &[String]) -> bool {
 
 /// The facts, apart from the objects, that decide about single objects.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'a> {
+pub struct SelectionContext<'a> {
     /// Whether the hub runs workloads.
     pub hub_runs_workloads: bool,
     /// The names of the Services of the namespace.
@@ -213,7 +213,7 @@ pub struct Surroundings<'a> {
 }
 
 /// True if an object of an admitted kind is placed.
-pub fn is_placed(object: &Value, around: &Surroundings<'_>) -> bool {
+pub fn is_placed(object: &Value, around: &SelectionContext<'_>) -> bool {
     let metadata = &object["metadata"];
     if metadata
         .get("deletionTimestamp")
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn objects_that_controllers_make_are_not_placed() {
         let services = BTreeSet::from(["web".to_owned()]);
-        let around = |hub_runs_workloads| Surroundings {
+        let around = |hub_runs_workloads| SelectionContext {
             hub_runs_workloads,
             services: &services,
         };

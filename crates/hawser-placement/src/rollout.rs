@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::types::binding::{Binding, BindingState};
 use crate::types::placement::{ApplyStrategy, NamespacedName, PlacementSpec};
 use crate::types::policy::PlacementType;
-use crate::types::{Condition, IntOrPercent, Truth, condition};
+use crate::types::{Condition, ConditionStatus, IntOrPercent, condition};
 
 /// The wait while old resources leave a cluster that new ones are to go to.
 const SAME_CLUSTER_WAIT: SignedDuration = SignedDuration::from_secs(5);
@@ -55,7 +55,7 @@ pub struct LimitError {
 }
 
 #[derive(Default)]
-struct Classes<'a> {
+struct BindingClasses<'a> {
     ready: i64,
     can_be_unavailable: i64,
     can_be_ready: i64,
@@ -196,10 +196,10 @@ fn classify<'a>(
     desired: &BTreeMap<String, Desired>,
     period: SignedDuration,
     now: Timestamp,
-) -> Classes<'a> {
+) -> BindingClasses<'a> {
     let mut sorted: Vec<&Binding> = bindings.iter().collect();
     sorted.sort_by_key(|one| &one.metadata.name);
-    let mut classes = Classes::default();
+    let mut classes = BindingClasses::default();
     for binding in sorted {
         let state = binding.spec.state;
         let in_deletion = binding.metadata.in_deletion();
@@ -253,7 +253,7 @@ fn fresh<'a>(binding: &'a Binding, type_: &str) -> Option<&'a Condition> {
 }
 
 pub(crate) fn is_true(binding: &Binding, type_: &str) -> bool {
-    fresh(binding, type_).is_some_and(|found| found.status == Truth::True)
+    fresh(binding, type_).is_some_and(|found| found.status == ConditionStatus::True)
 }
 
 fn has_started(binding: &Binding) -> bool {
@@ -279,7 +279,8 @@ fn readiness(binding: &Binding, period: SignedDuration, now: Timestamp) -> Readi
     if is_true(binding, "DiffReported") {
         return Readiness::Ready;
     }
-    let Some(available) = fresh(binding, "Available").filter(|found| found.status == Truth::True)
+    let Some(available) =
+        fresh(binding, "Available").filter(|found| found.status == ConditionStatus::True)
     else {
         return Readiness::No;
     };
@@ -301,7 +302,7 @@ fn readiness(binding: &Binding, period: SignedDuration, now: Timestamp) -> Readi
 /// True if something other than patience is needed.
 pub(crate) fn has_failed(binding: &Binding) -> bool {
     let found = PROGRESS.iter().filter_map(|type_| fresh(binding, type_));
-    let mut failed = found.filter(|found| found.status == Truth::False);
+    let mut failed = found.filter(|found| found.status == ConditionStatus::False);
     failed.any(|found| !PENDING.contains(&found.reason.as_str()))
 }
 

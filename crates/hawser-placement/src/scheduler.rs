@@ -58,19 +58,19 @@ pub struct Request<'a> {
     /// The bindings of the placement.
     pub bindings: &'a [Binding],
     pub now: Timestamp,
-    pub windows: Windows,
+    pub windows: GracePeriods,
 }
 
 /// The patience with members that are not well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Windows {
+pub struct GracePeriods {
     /// The age from which a heartbeat counts as lost.
     pub heartbeat: SignedDuration,
     /// The time for which a member may be unhealthy.
     pub health: SignedDuration,
 }
 
-impl Default for Windows {
+impl Default for GracePeriods {
     fn default() -> Self {
         let five_minutes = SignedDuration::from_mins(5);
         Self {
@@ -166,19 +166,19 @@ pub enum ScheduleError {
 
 /// Decides about all clusters.
 pub fn schedule(request: &Request<'_>) -> Result<Plan, ScheduleError> {
-    let mut cycles = Cycles::new(request)?;
+    let mut cycles = SchedulingCycles::new(request)?;
     cycles.run()?;
     Ok(cycles.plan())
 }
 
 /// Decides, and says about each cluster why it is picked or not.
 pub fn explain(request: &Request<'_>) -> Result<Vec<Explanation>, ScheduleError> {
-    let mut cycles = Cycles::new(request)?;
+    let mut cycles = SchedulingCycles::new(request)?;
     cycles.run()?;
     Ok(cycles.explanations())
 }
 
-struct Cycles<'a> {
+struct SchedulingCycles<'a> {
     request: &'a Request<'a>,
     kind: PlacementType,
     fleet: Fleet<'a>,
@@ -190,7 +190,7 @@ struct Cycles<'a> {
     unknown: Vec<&'a str>,
 }
 
-impl<'a> Cycles<'a> {
+impl<'a> SchedulingCycles<'a> {
     fn new(request: &'a Request<'a>) -> Result<Self, ScheduleError> {
         let kind = request
             .policy

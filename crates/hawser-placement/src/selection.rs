@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::admission::{KindScope, check_name, check_rules};
 use crate::hub::reports;
 use crate::resources::{
-    ApiFilter, Surroundings, is_placed, is_reserved_namespace, normalise, sort,
+    ApiFilter, SelectionContext, is_placed, is_reserved_namespace, normalise, sort,
 };
 use crate::types::placement::{Placement, ResourceIdentifier};
 use crate::types::policy::{ResourceSelectorTerm, SelectionScope};
@@ -220,7 +220,7 @@ impl<H: Hub> Selection<'_, H> {
             let found = list(&Gvk::new("", "v1", "Service"))?;
             services = found.iter().map(|one| one.name().to_owned()).collect();
         }
-        let around = Surroundings {
+        let around = SelectionContext {
             hub_runs_workloads: self.settings.hub_runs_workloads,
             services: &services,
         };

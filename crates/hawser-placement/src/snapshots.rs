@@ -178,12 +178,12 @@ pub fn is_envelope(object: &Value) -> bool {
     crate::works::envelope_type(object).is_some()
 }
 
-pub(crate) struct Stored<'a> {
+pub(crate) struct StoredSnapshots<'a> {
     pub(crate) metadata: &'a Metadata,
     pub(crate) index: u64,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredSnapshots<'a> {
     pub(crate) fn read(metadata: &'a Metadata, label: &'static str) -> Result<Self, SnapshotError> {
         let index = metadata.label(label).and_then(|text| text.parse().ok());
         let index = index.ok_or_else(|| SnapshotError::Index {
@@ -200,9 +200,9 @@ impl<'a> Stored<'a> {
 
 /// The snapshot that counts: the one that says so, or the last one after a crash.
 pub(crate) fn latest<'s, 'a>(
-    all: &'s [Stored<'a>],
-) -> Result<Option<&'s Stored<'a>>, SnapshotError> {
-    let claims: Vec<&Stored<'_>> = all.iter().filter(|one| one.is_latest()).collect();
+    all: &'s [StoredSnapshots<'a>],
+) -> Result<Option<&'s StoredSnapshots<'a>>, SnapshotError> {
+    let claims: Vec<&StoredSnapshots<'_>> = all.iter().filter(|one| one.is_latest()).collect();
     match claims[..] {
         [] => Ok(all.iter().max_by_key(|one| one.index)),
         [one] => Ok(Some(one)),
@@ -219,7 +219,7 @@ pub(crate) fn latest<'s, 'a>(
 }
 
 /// The snapshots whose index is too old when a new one is created.
-pub(crate) fn surplus(all: &[Stored<'_>], limit: Option<i32>) -> Vec<String> {
+pub(crate) fn surplus(all: &[StoredSnapshots<'_>], limit: Option<i32>) -> Vec<String> {
     let limit = limit
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(HISTORY)
@@ -230,7 +230,8 @@ pub(crate) fn surplus(all: &[Stored<'_>], limit: Option<i32>) -> Vec<String> {
     // The new snapshot is one of those that are kept.
     let surplus = (indices.len() + 1).saturating_sub(limit);
     let gone = &indices[..surplus.min(indices.len())];
-    let mut gone: Vec<&Stored<'_>> = all.iter().filter(|one| gone.contains(&one.index)).collect();
+    let mut gone: Vec<&StoredSnapshots<'_>> =
+        all.iter().filter(|one| gone.contains(&one.index)).collect();
     gone.sort_by_key(|one| (one.index, &one.metadata.name));
     gone.into_iter()
         .map(|one| one.metadata.name.clone())
@@ -248,13 +249,14 @@ pub fn plan_resources(
 ) -> Result<SnapshotPlan, SnapshotError> {
     let all = stored
         .iter()
-        .map(|one| Stored::read(&one.metadata, names::RESOURCE_INDEX));
-    let all: Vec<Stored<'_>> = all.collect::<Result<_, _>>()?;
-    let is_master = |one: &Stored<'_>| one.metadata.annotation(names::SNAPSHOT_SUBINDEX).is_none();
-    let (masters, _): (Vec<Stored<'_>>, Vec<Stored<'_>>) = stored
+        .map(|one| StoredSnapshots::read(&one.metadata, names::RESOURCE_INDEX));
+    let all: Vec<StoredSnapshots<'_>> = all.collect::<Result<_, _>>()?;
+    let is_master =
+        |one: &StoredSnapshots<'_>| one.metadata.annotation(names::SNAPSHOT_SUBINDEX).is_none();
+    let (masters, _): (Vec<StoredSnapshots<'_>>, Vec<StoredSnapshots<'_>>) = stored
         .iter()
         .zip(&all)
-        .map(|(one, read)| Stored {
+        .map(|(one, read)| StoredSnapshots {
             metadata: &one.metadata,
             index: read.index,
         })
@@ -363,8 +365,8 @@ pub fn plan_policy(
 ) -> Result<SnapshotPlan, SnapshotError> {
     let all = stored
         .iter()
-        .map(|one| Stored::read(&one.metadata, names::POLICY_INDEX));
-    let all: Vec<Stored<'_>> = all.collect::<Result<_, _>>()?;
+        .map(|one| StoredSnapshots::read(&one.metadata, names::POLICY_INDEX));
+    let all: Vec<StoredSnapshots<'_>> = all.collect::<Result<_, _>>()?;
     let policy = placement.spec.policy.as_ref();
     let hash = encode_base64(&policy_hash(policy));
     let mut annotations = vec![(

@@ -8,7 +8,7 @@ use crate::types::placement::{
     ClusterPlacementStatus, Placement, PlacementStatus, ResourceIdentifier,
 };
 use crate::types::policy::PlacementType;
-use crate::types::{Condition, Truth, condition};
+use crate::types::{Condition, ConditionStatus, condition};
 
 pub(crate) mod size;
 pub mod works;
@@ -25,7 +25,7 @@ pub enum Step {
 }
 
 /// The words of a step on the placement.
-struct Words {
+struct StepReasons {
     name: &'static str,
     reasons: [&'static str; 3],
     event: (&'static str, &'static str),
@@ -55,7 +55,7 @@ impl Step {
     }
 
     /// The reasons for True, False and Unknown.
-    fn words(self) -> Words {
+    fn words(self) -> StepReasons {
         let (name, reasons, event) = match self {
             Self::RolloutStarted => (
                 "RolloutStarted",
@@ -126,30 +126,34 @@ impl Step {
                 ),
             ),
         };
-        Words {
+        StepReasons {
             name,
             reasons,
             event,
         }
     }
 
-    fn message(self, truth: Truth, clusters: usize) -> String {
+    fn message(self, truth: ConditionStatus, clusters: usize) -> String {
         match (self, truth) {
-            (Self::RolloutStarted, Truth::True) => {
+            (Self::RolloutStarted, ConditionStatus::True) => {
                 format!("All {clusters} cluster(s) start rolling out the latest resource")
             }
-            (Self::WorkSynchronized, Truth::True) => format!(
+            (Self::WorkSynchronized, ConditionStatus::True) => format!(
                 "Works(s) are succcesfully created or updated in the {clusters} target clusters' namespaces"
             ),
-            (Self::Applied, Truth::True) => {
+            (Self::Applied, ConditionStatus::True) => {
                 format!("The selected resources are successfully applied to {clusters} clusters")
             }
-            (Self::Available, Truth::True) => {
+            (Self::Available, ConditionStatus::True) => {
                 format!("The selected resources in {clusters} cluster are available now")
             }
-            (_, Truth::True) => format!("{} is true for all {clusters} cluster(s)", self.name()),
-            (_, Truth::False) => format!("{} is false for {clusters} cluster(s)", self.name()),
-            (_, Truth::Unknown) => {
+            (_, ConditionStatus::True) => {
+                format!("{} is true for all {clusters} cluster(s)", self.name())
+            }
+            (_, ConditionStatus::False) => {
+                format!("{} is false for {clusters} cluster(s)", self.name())
+            }
+            (_, ConditionStatus::Unknown) => {
                 format!("{} is not known for {clusters} cluster(s) yet", self.name())
             }
         }
@@ -182,7 +186,13 @@ impl StatusRequest<'_> {
         self.placement.metadata.generation
     }
 
-    fn condition(&self, type_: &str, status: Truth, reason: &str, message: String) -> Condition {
+    fn condition(
+        &self,
+        type_: &str,
+        status: ConditionStatus,
+        reason: &str,
+        message: String,
+    ) -> Condition {
         Condition {
             type_: type_.to_owned(),
             status,
@@ -215,7 +225,7 @@ impl StatusRequest<'_> {
 pub fn invalid_selectors(request: &StatusRequest<'_>, cause: &str) -> PlacementStatus {
     let scheduled = request.condition(
         &request.type_of("Scheduled"),
-        Truth::False,
+        ConditionStatus::False,
         "InvalidResourceSelectors",
         format!("The resource selectors are invalid: {cause}"),
     );
@@ -232,7 +242,8 @@ pub fn build(request: &StatusRequest<'_>) -> PlacementStatus {
     let type_ = request.type_of("Scheduled");
     let Some((policy, scheduled)) = request.scheduled() else {
         let message = "Scheduling has not completed yet".to_owned();
-        let pending = request.condition(&type_, Truth::Unknown, "SchedulePending", message);
+        let pending =
+            request.condition(&type_, ConditionStatus::Unknown, "SchedulePending", message);
         status.conditions.push(pending);
         settle(&mut status.conditions, &request.placement.status.conditions);
         return status;
@@ -252,7 +263,7 @@ pub fn build(request: &StatusRequest<'_>) -> PlacementStatus {
         };
         entry.conditions.push(request.condition(
             "Scheduled",
-            Truth::True,
+            ConditionStatus::True,
             "Scheduled",
             decision.reason.clone(),
         ));
@@ -274,7 +285,7 @@ pub fn build(request: &StatusRequest<'_>) -> PlacementStatus {
         status.placement_statuses.push(ClusterPlacementStatus {
             conditions: vec![request.condition(
                 "Scheduled",
-                Truth::False,
+                ConditionStatus::False,
                 "ScheduleFailed",
                 decision.reason.clone(),
             )],
@@ -348,7 +359,7 @@ fn follow(
             let found = condition(&binding.status.conditions, step.name())?;
             found.is_fresh(binding.metadata.generation).then_some(found)
         });
-        let found = found.filter(|found| is_latest || found.status == Truth::False);
+        let found = found.filter(|found| is_latest || found.status == ConditionStatus::False);
         let condition = match found {
             Some(found) => request.condition(
                 step.name(),
@@ -358,9 +369,9 @@ fn follow(
             ),
             None => request.condition(
                 step.name(),
-                Truth::Unknown,
+                ConditionStatus::Unknown,
                 step.words().reasons[2],
-                step.message(Truth::Unknown, 1),
+                step.message(ConditionStatus::Unknown, 1),
             ),
         };
         let status = condition.status;
@@ -368,26 +379,31 @@ fn follow(
         if let Some(binding) = binding {
             report(*step, status, binding, entry);
         }
-        if status != Truth::True {
+        if status != ConditionStatus::True {
             return;
         }
     }
 }
 
 /// Lists the resources that failed, drifted or differ.
-fn report(step: Step, status: Truth, binding: &Binding, entry: &mut ClusterPlacementStatus) {
+fn report(
+    step: Step,
+    status: ConditionStatus,
+    binding: &Binding,
+    entry: &mut ClusterPlacementStatus,
+) {
     let found = &binding.status;
     let is_result = matches!(step, Step::Applied | Step::Available);
-    if is_result && status == Truth::False {
+    if is_result && status == ConditionStatus::False {
         entry.failed_placements.clone_from(&found.failed_placements);
         entry.diffed_placements.clone_from(&found.diffed_placements);
     }
-    if step == Step::Applied && status != Truth::Unknown {
+    if step == Step::Applied && status != ConditionStatus::Unknown {
         entry
             .drifted_placements
             .clone_from(&found.drifted_placements);
     }
-    if step == Step::DiffReported && status == Truth::True {
+    if step == Step::DiffReported && status == ConditionStatus::True {
         entry.diffed_placements.clone_from(&found.diffed_placements);
     }
 }
@@ -400,7 +416,7 @@ fn summarise(request: &StatusRequest<'_>, status: &mut PlacementStatus) {
                        are observed across clusters";
         status.conditions.push(request.condition(
             &request.type_of(Step::RolloutStarted.name()),
-            Truth::Unknown,
+            ConditionStatus::Unknown,
             "RolloutControlledByExternalController",
             message.to_owned(),
         ));
@@ -410,19 +426,22 @@ fn summarise(request: &StatusRequest<'_>, status: &mut PlacementStatus) {
         let clusters = status.placement_statuses.iter();
         let found = clusters.map(|one| condition(&one.conditions, step.name()));
         let found: Vec<Option<&Condition>> = found.collect();
-        let truths: Vec<Truth> = found
+        let truths: Vec<ConditionStatus> = found
             .iter()
-            .map(|one| one.map_or(Truth::Unknown, |one| one.status))
+            .map(|one| one.map_or(ConditionStatus::Unknown, |one| one.status))
             .collect();
         let count = |wanted| truths.iter().filter(|truth| **truth == wanted).count();
-        let (unknown, failed) = (count(Truth::Unknown), count(Truth::False));
+        let (unknown, failed) = (
+            count(ConditionStatus::Unknown),
+            count(ConditionStatus::False),
+        );
         let (truth, clusters) = match (unknown, failed) {
-            (0, 0) => (Truth::True, found.len()),
-            (0, failed) => (Truth::False, failed),
-            (unknown, _) => (Truth::Unknown, unknown),
+            (0, 0) => (ConditionStatus::True, found.len()),
+            (0, failed) => (ConditionStatus::False, failed),
+            (unknown, _) => (ConditionStatus::Unknown, unknown),
         };
         let is_plain = *step == Step::Overridden
-            && truth == Truth::True
+            && truth == ConditionStatus::True
             && found
                 .iter()
                 .all(|one| one.is_some_and(|one| one.reason == NO_OVERRIDES));
@@ -430,9 +449,9 @@ fn summarise(request: &StatusRequest<'_>, status: &mut PlacementStatus) {
             (NO_OVERRIDES, NO_OVERRIDES_MESSAGE.to_owned())
         } else {
             let place = match truth {
-                Truth::True => 0,
-                Truth::False => 1,
-                Truth::Unknown => 2,
+                ConditionStatus::True => 0,
+                ConditionStatus::False => 1,
+                ConditionStatus::Unknown => 2,
             };
             (step.words().reasons[place], step.message(truth, clusters))
         };
@@ -440,7 +459,7 @@ fn summarise(request: &StatusRequest<'_>, status: &mut PlacementStatus) {
         status
             .conditions
             .push(request.condition(&type_, truth, reason, message));
-        if truth != Truth::True {
+        if truth != ConditionStatus::True {
             return;
         }
     }
@@ -490,7 +509,7 @@ pub fn events(
     let generation = new.metadata.generation;
     let is_true = |conditions: &[Condition], step: Step| {
         let found = condition(conditions, &format!("{prefix}{}", step.name()));
-        found.is_some_and(|one| one.status == Truth::True && one.is_fresh(generation))
+        found.is_some_and(|one| one.status == ConditionStatus::True && one.is_fresh(generation))
     };
     let steps = Step::all(new.spec.reports_diff());
     let turned = steps

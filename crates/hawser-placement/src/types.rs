@@ -72,7 +72,7 @@ impl Metadata {
 
 /// The status of a condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Truth {
+pub enum ConditionStatus {
     True,
     False,
     #[default]
@@ -89,7 +89,7 @@ pub struct Condition {
         pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
     ))]
     pub type_: String,
-    pub status: Truth,
+    pub status: ConditionStatus,
     /// The generation that the condition was determined for.
     #[serde(default)]
     #[schemars(range(min = 0))]
@@ -114,7 +114,7 @@ impl Condition {
     }
 
     /// Equality without the time and the message: what decides whether a status is written again.
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn equals_except_time(&self, other: &Self) -> bool {
         self.type_ == other.type_
             && self.status == other.status
             && self.reason == other.reason

@@ -166,7 +166,7 @@ pub fn generate(request: &WorksRequest<'_>) -> Result<Vec<Value>, WorksError> {
             for object in unpack(resource, kind)? {
                 inner.extend(request.overrides.apply(object, request.cluster)?);
             }
-            let known = known_work(request, kind, text("namespace"), text("name"))?;
+            let known = existing_work_name(request, kind, text("namespace"), text("name"))?;
             let name = known.unwrap_or_else(|| {
                 names::envelope_work(&prefix, kind, text("namespace"), text("name"))
             });
@@ -184,7 +184,7 @@ pub fn generate(request: &WorksRequest<'_>) -> Result<Vec<Value>, WorksError> {
 
 /// The name of the Work that an envelope has already. The original gave those of `ConfigMap`s random names; with
 /// another name, its objects would be deleted with the old Work.
-fn known_work(
+fn existing_work_name(
     request: &WorksRequest<'_>,
     kind: EnvelopeType,
     namespace: &str,

@@ -36,7 +36,7 @@ use tokio::time::Instant;
 
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::{self, QueueKey, Work};
-use crate::cluster::troubles::{self, Troubles};
+use crate::cluster::troubles::{self, ProblemLog};
 use crate::cluster::wire::{GuardedClient, Router};
 use hawser_sync::reason::Class;
 use hawser_sync::{Key, Question, Reason, Report, Seen, Settled, Store as _, run};
@@ -56,7 +56,7 @@ mod workers;
 
 pub use brakes::{BrakeRegistry, Deletion};
 use client::PassClient;
-pub use dialect::{Dialect, Ended, PassDialect, Withheld};
+pub use dialect::{Dialect, FinishedPass, PassDialect, Withheld};
 use evaluation::Evaluation;
 pub use index::{CopyIndex, ReverseIndex};
 use reading::Reading;
@@ -81,7 +81,7 @@ pub struct Controller<D: Dialect> {
     client: Arc<GuardedClient>,
     router: Arc<dyn Router>,
     brakes: Arc<BrakeRegistry>,
-    troubles: Arc<Troubles>,
+    troubles: Arc<ProblemLog>,
     evaluation: Evaluation,
     reading: Reading,
 }
@@ -93,7 +93,7 @@ impl<D: Dialect> Controller<D> {
         client: &Arc<GuardedClient>,
         router: Arc<dyn Router>,
         brakes: &Arc<BrakeRegistry>,
-        troubles: &Arc<Troubles>,
+        troubles: &Arc<ProblemLog>,
     ) -> Arc<Self> {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Arc::new(Self {
@@ -172,7 +172,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
             };
             pass.log(outcome, news);
         }
-        pass.settled(&Ended {
+        pass.settled(&FinishedPass {
             report: &report,
             put_off: passed.put_off,
             wrote: passed.wrote,
@@ -208,7 +208,7 @@ impl<D: Dialect> Controller<D> {
         if troubles.is_empty() {
             return;
         }
-        let quotable = Quotable::of(&self.client.cache, &report.asked, copies);
+        let quotable = QuotableObjects::of(&self.client.cache, &report.asked, copies);
         let is_large = quotable.bytes > MOST_INLINE;
         let mut clean = || quotable.clean(&self.client.cache, &mut troubles);
         if is_large {
@@ -220,7 +220,7 @@ impl<D: Dialect> Controller<D> {
 }
 
 /// The objects that messages of a pass may quote, as far as they are looked through.
-struct Quotable {
+struct QuotableObjects {
     keys: Vec<Key>,
     /// The bytes that it takes to look through them.
     bytes: usize,
@@ -228,7 +228,7 @@ struct Quotable {
     is_whole: bool,
 }
 
-impl Quotable {
+impl QuotableObjects {
     fn of(cache: &Cache, asked: &[Question], copies: Vec<Key>) -> Self {
         let mut all = Self {
             keys: Vec::new(),
@@ -275,7 +275,7 @@ impl Quotable {
 /// Removes contents of these objects from a reason.
 pub fn clean(cache: &Cache, keys: impl IntoIterator<Item = Key>, reason: &mut Reason) {
     let keys = keys.into_iter().collect();
-    Quotable::of(cache, &[], keys).clean(cache, &mut [reason]);
+    QuotableObjects::of(cache, &[], keys).clean(cache, &mut [reason]);
 }
 
 #[cfg(test)]

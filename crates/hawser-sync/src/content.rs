@@ -15,13 +15,13 @@ use super::locate::LocatedCopy;
 use super::memory::{CopyRecord, Entry, Snapshot};
 use super::merge::{NOT_CONTENT, add_settings, merge, overwrite, string_map};
 use super::pass::{
-    EntryUpdate, Lookup, Pass, Turn, drop_foreign_finalizer, locked, reason_of, stored_otherwise,
-    unlocked, unread, without_foreign_finalizers,
+    EntryUpdate, LinkDecision, Lookup, Pass, drop_foreign_finalizer, patch_uid, patch_version,
+    reason_of, stored_otherwise, unread, without_foreign_finalizers,
 };
 use super::pending::{PendingChange, effective};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request};
-use super::rules::{Made, Marks, Metadata};
+use super::rules::{CopyOrigin, Marks, Metadata};
 
 /// A link and its copy, while it is decided what to do about them.
 struct Copying<'a> {
@@ -36,7 +36,7 @@ pub(super) fn content(
     link: &Link,
     source: &Object,
     copy: &LocatedCopy,
-) -> Result<Turn, Reason> {
+) -> Result<LinkDecision, Reason> {
     let LocatedCopy { key, object, .. } = copy;
     let takes_part =
         || link.policy.syncs_while_deleting() && link.rules.was_made_for(source, object);
@@ -64,10 +64,10 @@ pub(super) fn content(
     }
     let change = match copying.change(&desired) {
         Ok(change) => change,
-        Err(read) => return Ok(Turn::read(read).of(key)),
+        Err(read) => return Ok(LinkDecision::read(read).of(key)),
     };
     if let Some(delete) = copying.replacement(&change) {
-        return Ok(Turn::step(delete, Effect::Cleanup).of(key));
+        return Ok(LinkDecision::step(delete, Effect::Cleanup).of(key));
     }
     let before = copying.before(&desired, &change);
     let patch = copying.patch(change);
@@ -76,23 +76,23 @@ pub(super) fn content(
         Some(request) if pass.done(&request) => Stored::Otherwise,
         // The status of what is there is told all the same.
         Some(request) if matches!(pass.failure(&request), Some(Failure::Paused(_))) => {
-            let mut turn = Turn::step(request, Effect::Synced).of(key);
+            let mut turn = LinkDecision::step(request, Effect::Synced).of(key);
             copying.status(&mut turn)?;
             return Ok(turn);
         }
         Some(request) => {
             return Ok(match before {
-                Some(entry) => Turn {
+                Some(entry) => LinkDecision {
                     behind: Some((request, Effect::Synced)),
-                    ..Turn::remember(Some(entry)).of(key)
+                    ..LinkDecision::remember(Some(entry)).of(key)
                 },
-                None => Turn::step(request, Effect::Synced).of(key),
+                None => LinkDecision::step(request, Effect::Synced).of(key),
             });
         }
     };
     let remembered = pass.remembers() && link.policy.content.is_remembered();
     let memory = remembered.then(|| copying.remember(desired)).flatten();
-    copying.in_step(memory, stored)
+    copying.settle_copy(memory, stored)
 }
 
 /// The content that the server stored.
@@ -105,7 +105,7 @@ enum Stored {
 
 impl Copying<'_> {
     /// The copy's content, if it is exactly that of the source.
-    fn exactly(&self, desired: &Object) -> Result<Turn, Reason> {
+    fn exactly(&self, desired: &Object) -> Result<LinkDecision, Reason> {
         let LocatedCopy { key, object, .. } = self.copy;
         let marks = self.link.rules.marks(self.source, self.copy.made);
         let whole = exact(self.link, object, desired, &marks);
@@ -114,9 +114,9 @@ impl Copying<'_> {
             object,
         });
         match request {
-            None => self.in_step(None, Stored::AsWritten),
-            Some(request) if self.pass.done(&request) => self.in_step(None, Stored::Otherwise),
-            Some(request) => Ok(Turn::step(request, Effect::Synced).of(key)),
+            None => self.settle_copy(None, Stored::AsWritten),
+            Some(request) if self.pass.done(&request) => self.settle_copy(None, Stored::Otherwise),
+            Some(request) => Ok(LinkDecision::step(request, Effect::Synced).of(key)),
         }
     }
 
@@ -195,7 +195,7 @@ impl Copying<'_> {
         let (record, uid) = (&self.entry()?.copy, object.uid()?);
         let is_recorded = match record {
             CopyRecord::Created { uid: recorded, .. } => **recorded == *uid,
-            record => record.found_again(Some(uid)) == Some(Made::Created),
+            record => record.found_again(Some(uid)) == Some(CopyOrigin::Created),
         };
         if self.link.policy.identity != Identity::Memory || !is_recorded {
             return None;
@@ -245,7 +245,7 @@ impl Copying<'_> {
         if body.is_empty() {
             return None;
         }
-        let request = if versioned { locked } else { unlocked };
+        let request = if versioned { patch_version } else { patch_uid };
         Some(request(key, object, Value::Object(body)))
     }
 
@@ -293,14 +293,18 @@ impl Copying<'_> {
     }
 
     /// The content is in sync: what remains is to remember that, and the status.
-    fn in_step(&self, memory: Option<EntryUpdate>, stored: Stored) -> Result<Turn, Reason> {
+    fn settle_copy(
+        &self,
+        memory: Option<EntryUpdate>,
+        stored: Stored,
+    ) -> Result<LinkDecision, Reason> {
         let key = &self.copy.key;
         let rest = match stored {
             _ if self.copy.object.in_deletion() => Code::WaitingForDeletion.into(),
             Stored::AsWritten => Code::InStep.into(),
             Stored::Otherwise => stored_otherwise(key),
         };
-        let mut turn = Turn::end(rest).of(key);
+        let mut turn = LinkDecision::end(rest).of(key);
         turn.memory = memory;
         turn.current = matches!(stored, Stored::AsWritten) && !self.copy.object.in_deletion();
         self.status(&mut turn)?;
@@ -311,7 +315,7 @@ impl Copying<'_> {
     }
 
     /// Adds the steps for the status.
-    fn status(&self, turn: &mut Turn) -> Result<(), Reason> {
+    fn status(&self, turn: &mut LinkDecision) -> Result<(), Reason> {
         let Self {
             pass, link, source, ..
         } = *self;
@@ -332,7 +336,7 @@ impl Copying<'_> {
             (Some(wanted), Some(found)) => numbers::same(wanted, found),
             (wanted, found) => wanted.as_deref() == found,
         };
-        if agree && (flow != StatusFlow::BackWhole || carries(to, &marks)) {
+        if agree && (flow != StatusFlow::BackWhole || has_marks(to, &marks)) {
             return Ok(());
         }
         let mut object = to.clone();
@@ -372,12 +376,12 @@ pub(super) fn status_while_deleting(
     link: &Link,
     source: Option<&Object>,
     copy: &LocatedCopy,
-) -> Turn {
+) -> LinkDecision {
     let LocatedCopy { key, object, .. } = copy;
     if let Some(turn) = drop_foreign_finalizer(pass, link, key, object) {
         return turn.of(key);
     }
-    let mut turn = Turn::end(Code::WaitingForDeletion).of(key);
+    let mut turn = LinkDecision::end(Code::WaitingForDeletion).of(key);
     let Some(source) = source.filter(|_| link.policy.syncs_while_deleting()) else {
         return turn;
     };
@@ -389,7 +393,7 @@ pub(super) fn status_while_deleting(
     };
     match copying.status(&mut turn) {
         Ok(()) => turn,
-        Err(reason) => Turn::end(reason).of(key),
+        Err(reason) => LinkDecision::end(reason).of(key),
     }
 }
 
@@ -445,7 +449,7 @@ fn set_metadata(body: &mut Map<String, Value>, field: &str, name: &str, value: &
 }
 
 /// Whether an object has all of these labels and annotations, whatever their values are.
-fn carries(object: &Object, marks: &Metadata) -> bool {
+fn has_marks(object: &Object, marks: &Metadata) -> bool {
     let labels = marks.labels.keys().all(|name| object.label(name).is_some());
     let annotations = marks.annotations.keys();
     labels

@@ -39,7 +39,7 @@ const GONE: &str = "gone";
 
 /// A write that has to wait, because another writer undoes it each time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contest {
+pub struct WriteConflict {
     /// One of the places, such as `status.phase`; empty if it is the existence of the object.
     pub place: String,
     pub wait: Duration,
@@ -47,7 +47,7 @@ pub struct Contest {
 
 /// The places that a write sets, each with its value.
 #[derive(Clone, Debug)]
-pub struct Imposed {
+pub struct WrittenFields {
     key: Option<Key>,
     /// The uid; `None` if the write creates the object.
     uid: Option<Arc<str>>,
@@ -56,7 +56,7 @@ pub struct Imposed {
 
 /// Recent writes, over all passes. Keys, uids and places are kept as hashes.
 #[derive(Debug, Default)]
-pub struct Contests {
+pub struct WriteHistory {
     /// The writes of each tenant; none of a tenant is empty.
     tenants: HashMap<Option<Arc<str>>, RecentWrites>,
     /// The number of objects of all tenants.
@@ -98,14 +98,14 @@ impl Place {
     }
 }
 
-impl Contests {
+impl WriteHistory {
     /// Decides whether a write for a tenant may be sent. One that succeeds has to be reported by [`made`](Self::made).
     pub fn judge(
         &self,
         tenant: Option<&Arc<str>>,
-        imposed: &Imposed,
+        imposed: &WrittenFields,
         now: Duration,
-    ) -> Result<(), Contest> {
+    ) -> Result<(), WriteConflict> {
         let key = imposed.key.as_ref();
         let written = key.and_then(|key| self.written(tenant, key));
         let Some(written) = written.filter(|written| written.is_about(self.uid(imposed))) else {
@@ -128,16 +128,16 @@ impl Contests {
             let wait = (last + pause(repeated)).saturating_sub(now);
             if !wait.is_zero() {
                 let place = name.to_owned();
-                return Err(Contest { place, wait });
+                return Err(WriteConflict { place, wait });
             }
         }
         Ok(())
     }
 
     /// Reports a write that was made.
-    pub fn made(&mut self, tenant: Option<&Arc<str>>, imposed: Imposed, now: Duration) {
+    pub fn made(&mut self, tenant: Option<&Arc<str>>, imposed: WrittenFields, now: Duration) {
         let uid = self.uid(&imposed);
-        let Imposed { key, places, .. } = imposed;
+        let WrittenFields { key, places, .. } = imposed;
         let (Some(key), false) = (key, places.is_empty()) else {
             return;
         };
@@ -199,7 +199,7 @@ impl Contests {
         }
     }
 
-    fn uid(&self, imposed: &Imposed) -> Option<NonZeroU64> {
+    fn uid(&self, imposed: &WrittenFields) -> Option<NonZeroU64> {
         let uid = imposed.uid.as_ref()?;
         NonZeroU64::new(self.random.hash_one(uid))
     }
@@ -279,7 +279,7 @@ fn pause(repeated: u32) -> Duration {
     PAUSES.0.saturating_mul(1 << doublings).min(PAUSES.1)
 }
 
-impl Imposed {
+impl WrittenFields {
     /// The places that a write sets. `live` reads the known object, if that is needed to determine them.
     pub fn of(request: &Request, live: impl FnOnce() -> Option<Arc<Object>>) -> Self {
         let (uid, places) = match request {

@@ -13,11 +13,11 @@ use super::key::Key;
 use super::link::{Adoption, Identity, Link};
 use super::memory::{CopyRecord, Entry, Snapshot};
 use super::merge::{equals, merge};
-use super::pass::{EntryUpdate, Lookup, Pass, Turn, add_finalizer, locked, unread};
+use super::pass::{EntryUpdate, LinkDecision, Lookup, Pass, add_finalizer, patch_version, unread};
 use super::pending::PendingChange;
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
-use super::rules::{Made, Marks};
+use super::rules::{CopyOrigin, Marks};
 use super::view::{Freshness, Seen};
 
 /// Metadata that only a server sets; the rules determine everything else.
@@ -37,7 +37,7 @@ pub(super) fn create(
     link: &Link,
     source: &Object,
     key: &Key,
-) -> Result<Turn, Reason> {
+) -> Result<LinkDecision, Reason> {
     if let Some(turn) = needed_reads(pass, link, key) {
         return Ok(turn.of(key));
     }
@@ -59,20 +59,20 @@ pub(super) fn create(
             snapshot.is_none_or(|snapshot| !snapshot.remembers(&desired))
         });
         if other && let Lookup::Read(request) = pass.lookup_live(key) {
-            return Ok(Turn::read(request).of(key));
+            return Ok(LinkDecision::read(request).of(key));
         }
         if !known {
             turn.memory = Some(EntryUpdate(Some(intention(pass, link, &desired, key))));
         }
     }
     if turn.ended() {
-        let marks = link.rules.marks(source, Made::Created);
+        let marks = link.rules.marks(source, CopyOrigin::Created);
         let object = with_marks(Arc::unwrap_or_clone(desired), key, &marks);
         let request = Request::Create {
             key: key.clone(),
             object,
         };
-        turn = Turn::step(request, Effect::Placed);
+        turn = LinkDecision::step(request, Effect::Placed);
     }
     Ok(turn.of(key))
 }
@@ -82,7 +82,7 @@ pub(super) fn create(
 /// A copy of a source that is gone would never be deleted, and a state written for a copy that exists after all would
 /// lose the changes to merge into it. If the finalizer was added to the source in this pass, the answer proves both;
 /// caches, which may be stale, do not.
-fn needed_reads(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
+fn needed_reads(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<LinkDecision> {
     // One that should not have been made is found by its name and taken back, and making it tells
     // whether it exists.
     if link.policy.identity == Identity::Name {
@@ -98,7 +98,7 @@ fn needed_reads(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
     // A copy without marks stands under its name or nowhere, and making it tells.
     let marked = link.policy.identity == Identity::Marks;
     let keys = [Some(&subject.anchor), marked.then_some(key)];
-    let mut turn = Turn::end(Code::NeedsToSee);
+    let mut turn = LinkDecision::end(Code::NeedsToSee);
     for key in keys.into_iter().flatten() {
         if let Lookup::Read(request) = pass.lookup_live(key) {
             turn.steps.push((request, Effect::Looked));
@@ -145,21 +145,23 @@ fn place_known(link: &Link, record: &CopyRecord, key: &Key) -> bool {
 
 /// Creates the namespace that the copy needs. An unknown namespace is not read: creating the copy shows whether it
 /// exists.
-fn namespace(pass: &Pass<'_>, link: &Link, key: &Key) -> Result<Turn, Box<Turn>> {
-    let fine = Turn::end(Code::Working);
+fn namespace(pass: &Pass<'_>, link: &Link, key: &Key) -> Result<LinkDecision, Box<LinkDecision>> {
+    let fine = LinkDecision::end(Code::Working);
     let Some(namespace) = key.namespace_key() else {
         return Ok(fine);
     };
     if pass.view.freshness(&namespace) == Freshness::Stale {
-        return Err(Box::new(Turn::read(Request::Read { key: namespace })));
+        return Err(Box::new(LinkDecision::read(Request::Read {
+            key: namespace,
+        })));
     }
     match pass.view.get(&namespace) {
-        Seen::Present(object) if object.in_deletion() => {
-            Err(Box::new(Turn::end(Code::WaitingForNamespace).of(key)))
-        }
+        Seen::Present(object) if object.in_deletion() => Err(Box::new(
+            LinkDecision::end(Code::WaitingForNamespace).of(key),
+        )),
         Seen::Present(_) | Seen::Unknown => Ok(fine),
         Seen::Absent if !link.policy.makes_namespaces() => {
-            Err(Box::new(Turn::end(Code::NamespaceMissing).of(key)))
+            Err(Box::new(LinkDecision::end(Code::NamespaceMissing).of(key)))
         }
         Seen::Absent => {
             let object = Object::empty(&namespace.kind, None, &namespace.name);
@@ -167,7 +169,7 @@ fn namespace(pass: &Pass<'_>, link: &Link, key: &Key) -> Result<Turn, Box<Turn>>
                 key: namespace,
                 object,
             };
-            Ok(Turn::step(request, Effect::NamespaceMade))
+            Ok(LinkDecision::step(request, Effect::NamespaceMade))
         }
     }
 }
@@ -200,9 +202,9 @@ pub(super) fn adopt(
     source: &Object,
     key: &Key,
     object: &Arc<Object>,
-) -> Result<Turn, Reason> {
+) -> Result<LinkDecision, Reason> {
     if object.in_deletion() {
-        return Ok(Turn::end(Code::WaitingForDeletion).of(key));
+        return Ok(LinkDecision::end(Code::WaitingForDeletion).of(key));
     }
     if object.is_fragment() {
         return Err(unread(key, object));
@@ -213,11 +215,11 @@ pub(super) fn adopt(
         Adoption::Never | Adoption::Equal(_) => {
             return Err(Reason::new(Code::AdoptionRefused, key.to_string()));
         }
-        Adoption::Keep | Adoption::Overwrite => Made::Adopted,
+        Adoption::Keep | Adoption::Overwrite => CopyOrigin::Adopted,
     };
     // Taking something over is not decided by what a cache says.
     if let Lookup::Read(request) = pass.lookup_live(key) {
-        return Ok(Turn::read(request).of(key));
+        return Ok(LinkDecision::read(request).of(key));
     }
     if !pass.remembers() {
         return Ok(claim(link, source, key, object, made));
@@ -227,11 +229,17 @@ pub(super) fn adopt(
         copy: CopyRecord::of(key, object, made),
         pending: None,
     };
-    Ok(Turn::remember(Some(entry)).of(key))
+    Ok(LinkDecision::remember(Some(entry)).of(key))
 }
 
 /// Adds the marks to exactly this version of an object, and changes nothing else.
-pub(super) fn claim(link: &Link, source: &Object, key: &Key, object: &Object, made: Made) -> Turn {
+pub(super) fn claim(
+    link: &Link,
+    source: &Object,
+    key: &Key,
+    object: &Object,
+    made: CopyOrigin,
+) -> LinkDecision {
     let marks = link.rules.marks(source, made);
     let labels: Map<String, Value> = marks
         .labels()
@@ -242,5 +250,5 @@ pub(super) fn claim(link: &Link, source: &Object, key: &Key, object: &Object, ma
         .map(|(k, v)| (k.clone(), v.clone().into()))
         .collect();
     let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
-    Turn::step(locked(key, object, patch), Effect::Adopted).of(key)
+    LinkDecision::step(patch_version(key, object, patch), Effect::Adopted).of(key)
 }

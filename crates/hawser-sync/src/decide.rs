@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use kube_lang::object::Object;
 
-use super::delete::{Extent, is_hidden, retract};
+use super::delete::{DeletionScope, is_hidden, retract};
 use super::key::LinkId;
 use super::link::{Fate, Identity, Link, Source};
 use super::memory::{CopyRecord, Entry};
-use super::pass::{Lookup, Pass, Turn, add_finalizer, reason_of, remove_finalizer};
+use super::pass::{LinkDecision, Lookup, Pass, add_finalizer, reason_of, remove_finalizer};
 use super::reason::{Class, Code, Reason};
 use super::related::{turn, waves};
 use super::report::Outcome;
@@ -41,10 +41,10 @@ pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
     let recalled = match &subject.memory {
         None => Ok(()),
         Some(place) => match pass.lookup(&place.key) {
-            Lookup::Read(request) => Err(Turn::read(request)),
+            Lookup::Read(request) => Err(LinkDecision::read(request)),
             Lookup::Absent => Ok(()),
             Lookup::Present(stored) if stored.is_fragment() => {
-                Err(Turn::unread(&place.key, &stored))
+                Err(LinkDecision::unread(&place.key, &stored))
             }
             Lookup::Present(stored) => {
                 pass.memory = view.facts().memory(place, &stored, &subject.links);
@@ -54,17 +54,17 @@ pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
         },
     };
     let outcomes = match recalled.map(|()| pass.lookup(&subject.anchor)) {
-        Err(turn) => pass.everywhere(turn),
-        Ok(Lookup::Read(request)) => pass.everywhere(Turn::read(request)),
+        Err(turn) => pass.for_all_links(turn),
+        Ok(Lookup::Read(request)) => pass.for_all_links(LinkDecision::read(request)),
         // Our finalizer would have kept it: it was taken away, and what became of the copies
         // is for people to decide.
         Ok(Lookup::Absent) if subject.finalizer.is_some() => {
-            pass.everywhere(Turn::end(Code::NoSource))
+            pass.for_all_links(LinkDecision::end(Code::NoSource))
         }
         Ok(Lookup::Absent) => pass.retract_all(None),
         Ok(Lookup::Present(anchor)) if pass.retracts(&anchor) => pass.retract_all(Some(&anchor)),
         Ok(Lookup::Present(anchor)) if anchor.is_fragment() => {
-            pass.everywhere(Turn::unread(&subject.anchor, &anchor))
+            pass.for_all_links(LinkDecision::unread(&subject.anchor, &anchor))
         }
         Ok(Lookup::Present(anchor)) => pass.sync_all(&anchor),
     };
@@ -98,7 +98,7 @@ impl Pass<'_> {
             && !anchor.has_finalizer(&finalizer.0)
         {
             let request = add_finalizer(&subject.anchor, anchor, finalizer);
-            return self.everywhere(Turn::step(request, Effect::Accepted));
+            return self.for_all_links(LinkDecision::step(request, Effect::Accepted));
         }
         let mut placed = true;
         let mut outcomes = Vec::new();
@@ -127,7 +127,7 @@ impl Pass<'_> {
                 let mut turn = if go {
                     self.retract_one(link)
                 } else {
-                    Turn::end(Code::WaitingForOthers)
+                    LinkDecision::end(Code::WaitingForOthers)
                 };
                 self.take(Some(&link.id), &mut turn);
                 let over = matches!(turn.reason.code, Code::Gone | Code::Kept | Code::NoSource);
@@ -144,23 +144,23 @@ impl Pass<'_> {
         outcomes
     }
 
-    fn retract_one(&self, link: &Link) -> Turn {
+    fn retract_one(&self, link: &Link) -> LinkDecision {
         let source = match &link.source {
             Source::Unwanted(_) if link.policy.source_finalizer.is_none() => None,
-            Source::Refused(_) => return Turn::end(Code::Gone),
+            Source::Refused(_) => return LinkDecision::end(Code::Gone),
             Source::Live(key) | Source::Unwanted(key) => match self.lookup(key) {
                 Lookup::Read(request) if self.forbids(&request) && is_hidden(self, link) => None,
-                Lookup::Read(request) => return Turn::read(request),
+                Lookup::Read(request) => return LinkDecision::read(request),
                 Lookup::Present(object) => Some(object),
                 Lookup::Absent => None,
             },
         };
         let fate = link.policy.retract;
-        retract(self, link, source.as_ref(), fate, Extent::Subject)
+        retract(self, link, source.as_ref(), fate, DeletionScope::Subject)
     }
 
     /// Nothing is left of the copies: deletes the memory, then removes the finalizer.
-    fn release_all(&self, anchor: Option<&Arc<Object>>) -> Option<Turn> {
+    fn release_all(&self, anchor: Option<&Arc<Object>>) -> Option<LinkDecision> {
         let subject = self.subject;
         let finalizer = subject.finalizer.as_ref();
         let held = anchor.zip(finalizer).filter(|(a, f)| a.has_finalizer(&f.0));
@@ -169,18 +169,18 @@ impl Pass<'_> {
         }
         let (anchor, finalizer) = held?;
         let request = remove_finalizer(&subject.anchor, anchor, finalizer);
-        Some(Turn::step(request, Effect::Released))
+        Some(LinkDecision::step(request, Effect::Released))
     }
 
     /// The next step towards a memory with only two sorts of records: those of copies that stay on purpose, since the
     /// same anchor, created again, has to recognise them, and those of sources that are held and hidden. With the last
     /// of them the memory itself is deleted.
-    fn forget_all(&self, held: bool) -> Option<Turn> {
+    fn forget_all(&self, held: bool) -> Option<LinkDecision> {
         let subject = self.subject;
         let memory = subject.memory.as_ref()?;
         let Some(stored) = &self.stored else {
             return match self.lookup_live(&memory.key) {
-                Lookup::Read(request) if held => Some(Turn::read(request)),
+                Lookup::Read(request) if held => Some(LinkDecision::read(request)),
                 _ => None,
             };
         };
@@ -218,7 +218,7 @@ impl Pass<'_> {
         if matches!(self.failure(&request), Some(Failure::Forbidden(_))) {
             return None;
         }
-        Some(Turn::step(request, Effect::Forgotten))
+        Some(LinkDecision::step(request, Effect::Forgotten))
     }
 
     /// One write for the entries of all links.
@@ -305,7 +305,7 @@ impl Pass<'_> {
     }
 
     /// The same state for every link: something has to happen before all of them.
-    fn everywhere(&mut self, mut turn: Turn) -> Vec<Outcome> {
+    fn for_all_links(&mut self, mut turn: LinkDecision) -> Vec<Outcome> {
         self.take(None, &mut turn);
         let outcome = |link: &Link| Outcome {
             link: link.id.clone(),
@@ -317,7 +317,7 @@ impl Pass<'_> {
     }
 }
 
-fn outcome(link: &Link, turn: Turn) -> Outcome {
+fn outcome(link: &Link, turn: LinkDecision) -> Outcome {
     Outcome {
         link: link.id.clone(),
         reason: turn.reason,

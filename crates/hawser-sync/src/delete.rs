@@ -13,15 +13,17 @@ use super::content::status_while_deleting;
 use super::link::{AdoptedOnDelete, Claims, Fate, Identity, Link, Source};
 use super::locate::{Located, LocatedCopy, locate};
 use super::memory::CopyRecord;
-use super::pass::{Lookup, Pass, Turn, drop_foreign_finalizer, locked, remove_finalizer};
+use super::pass::{
+    LinkDecision, Lookup, Pass, drop_foreign_finalizer, patch_version, remove_finalizer,
+};
 use super::reason::Code;
 use super::request::{Effect, Request};
-use super::rules::Made;
+use super::rules::CopyOrigin;
 use super::view::Seen;
 
 /// Whether the whole subject is deleted, or only this link.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum DeletionScope {
     Subject,
     Link,
 }
@@ -34,15 +36,15 @@ pub(super) fn retract(
     link: &Link,
     source: LastSource<'_>,
     fate: Fate,
-    extent: Extent,
-) -> Turn {
+    extent: DeletionScope,
+) -> LinkDecision {
     if let (Source::Live(key), Some(source)) = (&link.source, source)
         && let Some(turn) = drop_foreign_finalizer(pass, link, key, source)
     {
         return turn;
     }
     let unwanted = matches!(link.source, Source::Unwanted(_));
-    let known = extent == Extent::Link && pass.remembers() && pass.entry(link).is_some();
+    let known = extent == DeletionScope::Link && pass.remembers() && pass.entry(link).is_some();
     let kept = known && keeps_record(pass, link, fate);
     if fate == Fate::Delete
         && link.policy.claims == Claims::Sole
@@ -58,29 +60,29 @@ pub(super) fn retract(
     }
     // With the subject, or with the last word of an entry that is no more, goes what is known of
     // this source being held.
-    if (extent == Extent::Subject || unwanted && known)
+    if (extent == DeletionScope::Subject || unwanted && known)
         && let (Some(key), Some(_)) = (link.source.key(), &link.policy.source_finalizer)
     {
         let hidden = is_hidden(pass, link);
         match pass.lookup_live(key) {
             Lookup::Read(request)
-                if extent == Extent::Subject && hidden && pass.forbids(&request) => {}
+                if extent == DeletionScope::Subject && hidden && pass.forbids(&request) => {}
             // Of a subject that is gone nothing waits for it to show again.
             Lookup::Read(_) if hidden && pass.subject.finalizer.is_none() => {}
-            Lookup::Read(request) => return Turn::read(request),
+            Lookup::Read(request) => return LinkDecision::read(request),
             Lookup::Present(_) | Lookup::Absent => {}
         }
         if hidden {
-            return Turn::end(Code::NoSource);
+            return LinkDecision::end(Code::NoSource);
         }
     }
     if kept {
-        return Turn::end(Code::NoSource);
+        return LinkDecision::end(Code::NoSource);
     }
     if known {
-        return Turn::remember(None);
+        return LinkDecision::remember(None);
     }
-    Turn::end(match fate {
+    LinkDecision::end(match fate {
         Fate::Delete => Code::Gone,
         Fate::Keep => Code::Kept,
     })
@@ -109,37 +111,37 @@ fn keeps_record(pass: &Pass<'_>, link: &Link, fate: Fate) -> bool {
     link.policy.copy_hidden
         && fate == Fate::Delete
         && link.policy.claims == Claims::Sole
-        && lost.is_some_and(|lost| lost.made == Made::Created)
+        && lost.is_some_and(|lost| lost.made == CopyOrigin::Created)
 }
 
 /// The turn for a missing source of which a copy was created; `None` if the source has ended.
 ///
 /// A source with a finalizer of Hawser cannot end unnoticed. For one without, a cache is no proof.
-pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<Turn> {
+pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<LinkDecision> {
     let Source::Live(key) = &link.source else {
         return None;
     };
     if is_hidden(pass, link) {
         // A process that was killed after it let go of the source has taken the copy away before.
         let gone = matches!(locate(pass, link, None), Located::Missing { .. });
-        return (!gone).then(|| Turn::end(Code::NoSource));
+        return (!gone).then(|| LinkDecision::end(Code::NoSource));
     }
     match pass.lookup_live(key) {
-        Lookup::Read(request) if pass.entry(link).is_some() => Some(Turn::read(request)),
+        Lookup::Read(request) if pass.entry(link).is_some() => Some(LinkDecision::read(request)),
         _ => None,
     }
 }
 
 /// The next step of the copy's deletion; `None` if nothing of Hawser is left.
-fn remove(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> Option<Turn> {
+fn remove(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> Option<LinkDecision> {
     // Where its copy would be is not told by a source of which only the metadata is known.
     let place = source.map(|s| &**s).filter(|s| !s.is_fragment());
     match locate(pass, link, place) {
-        Located::Read(request) => Some(Turn::read(request)),
+        Located::Read(request) => Some(LinkDecision::read(request)),
         Located::Copy(copy) => remove_copy(pass, link, source, &copy),
         Located::Missing { key, witnessed } => {
             let held = held(pass, link, source);
-            (held && !witnessed).then(|| Turn::read(Request::Read { key }))
+            (held && !witnessed).then(|| LinkDecision::read(Request::Read { key }))
         }
         Located::Unclaimed { .. } | Located::Foreign { .. } | Located::Unplaced(_) => None,
     }
@@ -150,9 +152,10 @@ fn remove_copy(
     link: &Link,
     source: LastSource<'_>,
     copy: &LocatedCopy,
-) -> Option<Turn> {
+) -> Option<LinkDecision> {
     let LocatedCopy { key, object, .. } = copy;
-    if copy.made == Made::Adopted && link.policy.adopted_on_delete == AdoptedOnDelete::Release {
+    if copy.made == CopyOrigin::Adopted && link.policy.adopted_on_delete == AdoptedOnDelete::Release
+    {
         if !copy.marked || link.policy.identity == Identity::Memory {
             return None;
         }
@@ -160,7 +163,7 @@ fn remove_copy(
         let last = last.map(super::memory::Snapshot::object);
         let source = source.map(|s| &**s).or(last)?;
         let patch = unmark(link, source, object)?;
-        return Some(Turn::step(locked(key, object, patch), Effect::LetGo).of(key));
+        return Some(LinkDecision::step(patch_version(key, object, patch), Effect::LetGo).of(key));
     }
     if object.in_deletion() {
         return Some(status_while_deleting(
@@ -172,15 +175,15 @@ fn remove_copy(
     }
     // Without a uid nothing says which incarnation would go.
     let Some(uid) = object.uid() else {
-        return Some(Turn::end(Code::NotSeen).of(key));
+        return Some(LinkDecision::end(Code::NotSeen).of(key));
     };
     let request = Request::delete(key.clone(), uid);
-    Some(Turn::step(request, Effect::Cleanup).of(key))
+    Some(LinkDecision::step(request, Effect::Cleanup).of(key))
 }
 
 /// The patch that removes the marks from an object; `None` if it has none.
 fn unmark(link: &Link, source: &Object, object: &Object) -> Option<Value> {
-    let marks = link.rules.marks(source, Made::Adopted);
+    let marks = link.rules.marks(source, CopyOrigin::Adopted);
     let nulls = |keys: Vec<&String>| -> Map<String, Value> {
         keys.into_iter().map(|k| (k.clone(), Value::Null)).collect()
     };
@@ -209,7 +212,7 @@ fn held(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> bool {
 }
 
 /// The patch that removes the link's own finalizer from its source.
-fn release_source(link: &Link, source: LastSource<'_>) -> Option<Turn> {
+fn release_source(link: &Link, source: LastSource<'_>) -> Option<LinkDecision> {
     let (Some(key), Some(finalizer), Some(source)) =
         (link.source.key(), &link.policy.source_finalizer, source)
     else {
@@ -217,5 +220,5 @@ fn release_source(link: &Link, source: LastSource<'_>) -> Option<Turn> {
     };
     source
         .has_finalizer(&finalizer.0)
-        .then(|| Turn::step(remove_finalizer(key, source, finalizer), Effect::Released))
+        .then(|| LinkDecision::step(remove_finalizer(key, source, finalizer), Effect::Released))
 }

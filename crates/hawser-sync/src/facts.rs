@@ -32,18 +32,18 @@ impl State {
 
 /// The last result of a function of a source and, if there is one, its copy; for each link.
 #[derive(Debug)]
-struct Last<T>(RefCell<HashMap<LinkWithCopy, (Vec<State>, T)>>);
+struct MemoizedByLink<T>(RefCell<HashMap<LinkWithCopy, (Vec<State>, T)>>);
 
 /// The link, and whether there was a copy.
 type LinkWithCopy = (LinkId, bool);
 
-impl<T> Default for Last<T> {
+impl<T> Default for MemoizedByLink<T> {
     fn default() -> Self {
         Self(RefCell::default())
     }
 }
 
-impl<T: Clone> Last<T> {
+impl<T: Clone> MemoizedByLink<T> {
     fn get(&self, of: (&Link, &Object, Option<&Object>), work: impl FnOnce() -> T) -> T {
         let (link, source, copy) = of;
         let objects = [Some(source), copy].into_iter().flatten();
@@ -69,10 +69,10 @@ type ReadMemory = (State, Vec<(LinkId, Source)>, Arc<Memory>);
 #[derive(Debug, Default)]
 pub struct Facts {
     memories: RefCell<Vec<ReadMemory>>,
-    mutated: Last<Result<Option<Arc<Object>>, Reason>>,
-    places: Last<Result<Key, Reason>>,
-    desired: Last<Result<Arc<Object>, Reason>>,
-    statuses: Last<Result<Option<Arc<Value>>, Reason>>,
+    mutated: MemoizedByLink<Result<Option<Arc<Object>>, Reason>>,
+    places: MemoizedByLink<Result<Key, Reason>>,
+    desired: MemoizedByLink<Result<Arc<Object>, Reason>>,
+    statuses: MemoizedByLink<Result<Option<Arc<Value>>, Reason>>,
 }
 
 impl Facts {

@@ -35,7 +35,7 @@ mod subject;
 mod view;
 
 pub use act::{Cluster, Dialect, run};
-pub use contest::{Contest, Contests, Imposed};
+pub use contest::{WriteConflict, WriteHistory, WrittenFields};
 pub use decide::{Decision, decide};
 pub use facts::Facts;
 pub use fingerprint::{Fingerprint, ValueHash};
@@ -49,7 +49,7 @@ pub use pending::PendingChange;
 pub use reason::{Code, Reason};
 pub use report::{Outcome, Report};
 pub use request::{Answer, Effect, Failure, Request, Step};
-pub use rules::{Made, Marks, Metadata, Owner, Rules};
+pub use rules::{CopyOrigin, Marks, Metadata, Owner, Rules};
 pub use settled::{FingerprintSource, Settled};
 pub use subject::{Intent, Subject};
 pub use view::{Found, Freshness, Note, Question, Seen, View};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::key::{Finalizer, Key, Labels, LinkId, Scope};
 use super::reason::Reason;
-use super::rules::{Made, Rules};
+use super::rules::{CopyOrigin, Rules};
 
 /// One source, one target, and the rules between them.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ pub enum Adoption {
     Never,
     /// Adopt it if its content is exactly the desired content and not empty; else refuse. The copy counts as created by
     /// Hawser, or as adopted.
-    Equal(Made),
+    Equal(CopyOrigin),
     /// Adopt it, keep its content, and remember the source's.
     Keep,
     /// Adopt it, and let the source win.
@@ -208,7 +208,7 @@ impl Policy {
         Self {
             retract: Fate::Keep,
             identity: Identity::Memory,
-            adoption: Adoption::Equal(Made::Created),
+            adoption: Adoption::Equal(CopyOrigin::Created),
             adopted_on_delete: AdoptedOnDelete::Release,
             status: StatusFlow::None,
             ..Self::primary()

@@ -11,14 +11,14 @@ use super::merge::{agrees, equals};
 use super::pass::{Lookup, Pass};
 use super::reason::{Code, Reason};
 use super::request::Request;
-use super::rules::{Made, Owner};
+use super::rules::{CopyOrigin, Owner};
 use super::view::{Found, Freshness, Seen};
 
 /// The copy, as it was found.
 pub(super) struct LocatedCopy {
     pub(super) key: Key,
     pub(super) object: Arc<Object>,
-    pub(super) made: Made,
+    pub(super) made: CopyOrigin,
     /// False if it was recognised by its uid only and has to be marked again.
     pub(super) marked: bool,
 }
@@ -88,7 +88,7 @@ pub(super) fn locate(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> L
                     made,
                     marked: true,
                 }),
-                None => unmarked(pass, link, source),
+                None => locate_unmarked(pass, link, source),
             }
         }
     }
@@ -102,8 +102,8 @@ fn choose(
     pass: &Pass<'_>,
     link: &Link,
     source: Option<&Object>,
-    mut ours: Vec<(Key, Arc<Object>, Made)>,
-) -> Option<(Key, Arc<Object>, Made)> {
+    mut ours: Vec<(Key, Arc<Object>, CopyOrigin)>,
+) -> Option<(Key, Arc<Object>, CopyOrigin)> {
     let record = pass.entry(link).map(|entry| &entry.copy);
     let uid = record.and_then(CopyRecord::uid);
     let recorded = record.and_then(CopyRecord::key);
@@ -148,7 +148,7 @@ fn created_at(object: &Object) -> String {
 
 /// No object has the marks: there is no copy, or its marks were removed, or it is too new for the cache. The place to
 /// look at is the recorded name, or else the one that the rules give.
-fn unmarked(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> Located {
+fn locate_unmarked(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> Located {
     let placed = source.map(|source| pass.facts().place(link, source));
     let recorded = pass.entry(link).map(|entry| &entry.copy);
     // The name was given and never used, and the rules would give another one now: only a
@@ -213,7 +213,7 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
     let entry = pass.entry(link);
     match link.rules.owner(&object) {
         Owner::Other(who) => Located::Foreign { key, who },
-        Owner::Nobody if link.policy.identity == Identity::Name => copy(Made::Created, true),
+        Owner::Nobody if link.policy.identity == Identity::Name => copy(CopyOrigin::Created, true),
         Owner::Ours(made) => copy(made, true),
         Owner::Nobody => match entry.and_then(|entry| recorded(pass, link, entry, &key, &object)) {
             Some(made) => copy(made, link.policy.identity == Identity::Memory),
@@ -229,11 +229,11 @@ fn recorded(
     entry: &Entry,
     key: &Key,
     object: &Object,
-) -> Option<Made> {
+) -> Option<CopyOrigin> {
     let same = |uid: &Arc<str>| object.uid() == Some(&**uid);
     let remembered = || entry.snapshot.as_ref().map(|last| last.base_for(object));
     match &entry.copy {
-        CopyRecord::Created { uid, .. } if same(uid) => Some(Made::Created),
+        CopyRecord::Created { uid, .. } if same(uid) => Some(CopyOrigin::Created),
         // Somebody who shared it has made it anew, and may have left it to whoever wants it last.
         CopyRecord::Created { key: made, .. } => {
             let same = || remembered().is_some_and(|desired| equals(&desired, object));
@@ -241,19 +241,19 @@ fn recorded(
             // Whether somebody has shared it is known to the dialect.
             let made = match link.policy.adoption {
                 Adoption::Equal(made) => made,
-                Adoption::Never | Adoption::Keep | Adoption::Overwrite => Made::Adopted,
+                Adoption::Never | Adoption::Keep | Adoption::Overwrite => CopyOrigin::Adopted,
             };
             (is_there && same()).then_some(made)
         }
-        CopyRecord::Adopted { uid, .. } => same(uid).then_some(Made::Adopted),
+        CopyRecord::Adopted { uid, .. } => same(uid).then_some(CopyOrigin::Adopted),
         _ if link.policy.identity == Identity::Marks => None,
-        CopyRecord::Unrecorded => Some(Made::Created),
+        CopyRecord::Unrecorded => Some(CopyOrigin::Created),
         // It was out of sight, or we were killed between making it and recording its uid: then it is what we
         // were about to make.
         CopyRecord::Intended { key: intended, .. } => {
             let same = || remembered().is_some_and(|desired| agrees(&desired, object));
             let is_made = || pass.view.created(key, object) || same();
-            let made = || (intended == key && is_made()).then_some(Made::Created);
+            let made = || (intended == key && is_made()).then_some(CopyOrigin::Created);
             entry.copy.found_again(object.uid()).or_else(made)
         }
     }

@@ -9,7 +9,7 @@ use kube_lang::object::Object;
 use super::facts::Facts;
 use super::fingerprint::Fingerprint;
 use super::key::{Key, Labels, Scope};
-use super::request::{Answer, Failure, Request, Ticket};
+use super::request::{Answer, Failure, Request, RequestId};
 use super::settled::Settled;
 use super::view::{Found, Freshness, Note, Question, Seen, View};
 
@@ -39,12 +39,12 @@ pub struct PassView<'a> {
     doubted: HashSet<Key>,
     /// Objects that were read because a write showed that the cache was stale. Once each.
     looked_again: HashSet<Key>,
-    failed: HashMap<Ticket, Failure>,
+    failed: HashMap<RequestId, Failure>,
     /// Creates that fail until this namespace has been read.
-    homeless: HashMap<Ticket, Key>,
+    homeless: HashMap<RequestId, Key>,
     /// Objects that are not written again in this pass, with the answer to the last write.
     given_up: HashMap<Key, Failure>,
-    last_write: HashMap<Key, Ticket>,
+    last_write: HashMap<Key, RequestId>,
     /// The uids of created objects.
     created: HashMap<Key, Arc<str>>,
     /// The first answers of the caches. A pass works on one state of them, even if events arrive meanwhile: the memory

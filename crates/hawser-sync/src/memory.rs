@@ -17,7 +17,7 @@ use super::key::{Key, LinkId};
 use super::link::Link;
 use super::pending::PendingChange;
 use super::reason::Reason;
-use super::rules::Made;
+use super::rules::CopyOrigin;
 
 /// The place and the format of a subject's memory.
 #[derive(Clone, Debug)]
@@ -77,15 +77,15 @@ pub enum CopyRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostCopy {
     pub uid: Arc<str>,
-    pub made: Made,
+    pub made: CopyOrigin,
 }
 
 impl CopyRecord {
-    pub(super) fn of(key: &Key, copy: &Object, made: Made) -> Self {
+    pub(super) fn of(key: &Key, copy: &Object, made: CopyOrigin) -> Self {
         let (key, uid) = (key.clone(), copy.uid().unwrap_or_default().into());
         match made {
-            Made::Created => Self::Created { key, uid },
-            Made::Adopted => Self::Adopted { key, uid },
+            CopyOrigin::Created => Self::Created { key, uid },
+            CopyOrigin::Adopted => Self::Adopted { key, uid },
         }
     }
 
@@ -105,7 +105,7 @@ impl CopyRecord {
             Self::Adopted { .. } => false,
             Self::Intended {
                 lost: Some(lost), ..
-            } => lost.made == Made::Created,
+            } => lost.made == CopyOrigin::Created,
         }
     }
 
@@ -116,18 +116,18 @@ impl CopyRecord {
             Self::Intended { lost, .. } => lost.clone(),
             Self::Created { uid, .. } => Some(LostCopy {
                 uid: Arc::clone(uid),
-                made: Made::Created,
+                made: CopyOrigin::Created,
             }),
             Self::Adopted { uid, .. } => Some(LostCopy {
                 uid: Arc::clone(uid),
-                made: Made::Adopted,
+                made: CopyOrigin::Adopted,
             }),
         };
         lost.filter(|_| self.key() == Some(at))
     }
 
     /// The way in which the copy with this uid became ours, if it was hidden when another one was about to be created.
-    pub(super) fn found_again(&self, found: Option<&str>) -> Option<Made> {
+    pub(super) fn found_again(&self, found: Option<&str>) -> Option<CopyOrigin> {
         match self {
             Self::Intended {
                 lost: Some(LostCopy { uid, made }),

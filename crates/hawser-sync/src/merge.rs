@@ -101,7 +101,7 @@ pub(super) fn agrees(desired: &Object, live: &Object) -> bool {
 pub fn equals(desired: &Object, live: &Object) -> bool {
     let mut fields = desired.root().iter();
     let content = |field: &str| !NOT_CONTENT.contains(&field) && field != "status";
-    fields.any(|(field, value)| content(field) && !is_scalar(value) && says_something(value))
+    fields.any(|(field, value)| content(field) && !is_scalar(value) && is_nonempty(value))
         && agrees(desired, live)
 }
 
@@ -109,11 +109,11 @@ fn is_scalar(value: &Value) -> bool {
     !matches!(value, Value::Object(_) | Value::Array(_))
 }
 
-fn says_something(value: &Value) -> bool {
+fn is_nonempty(value: &Value) -> bool {
     match value {
         Value::Null => false,
-        Value::Object(map) => map.values().any(says_something),
-        Value::Array(list) => list.iter().any(says_something),
+        Value::Object(map) => map.values().any(is_nonempty),
+        Value::Array(list) => list.iter().any(is_nonempty),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }

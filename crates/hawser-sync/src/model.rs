@@ -15,7 +15,7 @@ use super::link::{Content, Fate, Link, Policy, Source, Target};
 use super::memory::{Codec, CopyRecord, Entry, LostCopy, Memory, MemoryPlace, Snapshot};
 use super::reason::{Class, Code, Reason};
 use super::request::{Answer, Effect, Failure, Request, Step};
-use super::rules::{Made, Marks, Owner, Rules};
+use super::rules::{CopyOrigin, Marks, Owner, Rules};
 use super::settled::{FingerprintSource, Settled};
 use super::subject::{Intent, Subject};
 use super::view::{Found, Question, Seen, View};
@@ -881,13 +881,13 @@ impl Rules for Front {
         Ok(stripped(source))
     }
 
-    fn marks(&self, _: &Object, made: Made) -> Marks {
+    fn marks(&self, _: &Object, made: CopyOrigin) -> Marks {
         let mut marks = Marks::default();
         marks.identity.labels = self.own_labels().into();
         let source = format!("{}/{}", self.cluster, self.name);
         marks.identity.annotations.insert("t/source".into(), source);
         marks.identity.labels.insert("t/agent".into(), "a".into());
-        if made == Made::Adopted {
+        if made == CopyOrigin::Adopted {
             marks
                 .extra
                 .annotations
@@ -902,8 +902,8 @@ impl Rules for Front {
         }
         let source = format!("{}/{}", self.cluster, self.name);
         let made = match live.annotation("t/adopted") {
-            Some(_) => Made::Adopted,
-            None => Made::Created,
+            Some(_) => CopyOrigin::Adopted,
+            None => CopyOrigin::Created,
         };
         match (live.annotation("t/source"), live.label("t/cluster")) {
             (Some(other), _) if other != source => Owner::Other(other.to_owned()),
@@ -959,7 +959,7 @@ impl Rules for Plain {
         Ok(stripped(source))
     }
 
-    fn marks(&self, _: &Object, _: Made) -> Marks {
+    fn marks(&self, _: &Object, _: CopyOrigin) -> Marks {
         Marks::default()
     }
 
@@ -984,7 +984,7 @@ fn record(entry: &Entry) -> Value {
         CopyRecord::Unrecorded => ("unrecorded", None, None),
         CopyRecord::Intended { key, lost } => match lost {
             None => ("intended", Some(key), None),
-            Some(lost) if lost.made == Made::Created => ("lost", Some(key), Some(&lost.uid)),
+            Some(lost) if lost.made == CopyOrigin::Created => ("lost", Some(key), Some(&lost.uid)),
             Some(lost) => ("lost adopted", Some(key), Some(&lost.uid)),
         },
         CopyRecord::Created { key, uid } => ("created", Some(key), Some(uid)),
@@ -1022,9 +1022,9 @@ fn recall(value: &Value, scope: &Scope) -> Option<Entry> {
             ("intended", Some(key), _) => CopyRecord::Intended { key, lost: None },
             (how @ ("lost" | "lost adopted"), Some(key), Some(uid)) => {
                 let made = if how == "lost" {
-                    Made::Created
+                    CopyOrigin::Created
                 } else {
-                    Made::Adopted
+                    CopyOrigin::Adopted
                 };
                 let lost = Some(LostCopy { uid, made });
                 CopyRecord::Intended { key, lost }

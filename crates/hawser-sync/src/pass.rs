@@ -30,7 +30,7 @@ pub(super) enum Lookup {
 pub(super) struct EntryUpdate(pub(super) Option<Entry>);
 
 /// The wishes of a link in this decision, and its outcome.
-pub(super) struct Turn {
+pub(super) struct LinkDecision {
     pub(super) steps: Vec<(Request, Effect)>,
     pub(super) memory: Option<EntryUpdate>,
     /// Steps that follow once the entry is remembered, or cannot be.
@@ -40,7 +40,7 @@ pub(super) struct Turn {
     pub(super) current: bool,
 }
 
-impl Turn {
+impl LinkDecision {
     pub(super) fn end(reason: impl Into<Reason>) -> Self {
         Self {
             steps: Vec::new(),
@@ -181,7 +181,7 @@ impl<'a> Pass<'a> {
 
     /// Adds the wishes of a link. Steps that have failed in this pass are not repeated: the failure becomes the link's
     /// reason.
-    pub(super) fn take(&mut self, link: Option<&LinkId>, turn: &mut Turn) {
+    pub(super) fn take(&mut self, link: Option<&LinkId>, turn: &mut LinkDecision) {
         let mut kept = Vec::new();
         for (request, effect) in turn.steps.drain(..) {
             if let Some(failure) = self.failure(&request) {
@@ -264,7 +264,7 @@ pub(super) fn add_finalizer(key: &Key, object: &Object, finalizer: &Finalizer) -
     list.push(&finalizer.0);
     list.sort_unstable();
     list.dedup();
-    locked(key, object, json!({"metadata": {"finalizers": list}}))
+    patch_version(key, object, json!({"metadata": {"finalizers": list}}))
 }
 
 /// The patch that removes the finalizer from an object.
@@ -273,7 +273,7 @@ pub(super) fn remove_finalizer(key: &Key, object: &Object, finalizer: &Finalizer
         .finalizers()
         .filter(|f| *f != &*finalizer.0)
         .collect();
-    locked(key, object, json!({"metadata": {"finalizers": list}}))
+    patch_version(key, object, json!({"metadata": {"finalizers": list}}))
 }
 
 /// The next foreign finalizer to remove from an object. If that fails, it stays: another program may have to decide
@@ -283,11 +283,11 @@ pub(super) fn drop_foreign_finalizer(
     link: &Link,
     key: &Key,
     object: &Object,
-) -> Option<Turn> {
+) -> Option<LinkDecision> {
     let without = without_foreign_finalizers(link, object)?;
     let request = if object.is_fragment() {
         let left: Vec<_> = without.finalizers().collect();
-        locked(key, object, json!({"metadata": {"finalizers": left}}))
+        patch_version(key, object, json!({"metadata": {"finalizers": left}}))
     } else {
         Request::Replace {
             key: key.clone(),
@@ -295,7 +295,7 @@ pub(super) fn drop_foreign_finalizer(
         }
     };
     (pass.failure(&request).is_none() && !pass.done(&request))
-        .then(|| Turn::step(request, Effect::Shed))
+        .then(|| LinkDecision::step(request, Effect::Shed))
 }
 
 /// An object without the finalizers to be removed; `None` if it has none of them.
@@ -320,7 +320,7 @@ pub(super) fn without_foreign_finalizers(link: &Link, object: &Object) -> Option
 }
 
 /// A merge patch for this incarnation of an object, whatever its version.
-pub(super) fn unlocked(key: &Key, object: &Object, mut patch: Value) -> Request {
+pub(super) fn patch_uid(key: &Key, object: &Object, mut patch: Value) -> Request {
     if let Some(uid) = object.uid() {
         patch["metadata"]["uid"] = uid.into();
     }
@@ -331,9 +331,9 @@ pub(super) fn unlocked(key: &Key, object: &Object, mut patch: Value) -> Request 
 }
 
 /// A merge patch for exactly this version of an object.
-pub(super) fn locked(key: &Key, object: &Object, mut patch: Value) -> Request {
+pub(super) fn patch_version(key: &Key, object: &Object, mut patch: Value) -> Request {
     if let Some(version) = object.resource_version() {
         patch["metadata"]["resourceVersion"] = version.into();
     }
-    unlocked(key, object, patch)
+    patch_uid(key, object, patch)
 }

@@ -3,11 +3,11 @@
 
 use super::content::content;
 use super::create::{adopt, create};
-use super::delete::{Extent, retract, vanished};
+use super::delete::{DeletionScope, retract, vanished};
 use super::key::Key;
 use super::link::{Fate, Link, Source};
 use super::locate::{Located, locate};
-use super::pass::{Lookup, Pass, Turn, add_finalizer, drop_foreign_finalizer};
+use super::pass::{LinkDecision, Lookup, Pass, add_finalizer, drop_foreign_finalizer};
 use super::reason::{Code, Reason};
 use super::request::Effect;
 use super::subject::Intent;
@@ -23,27 +23,27 @@ pub(super) fn waves(links: &[Link]) -> Vec<Vec<&Link>> {
 
 /// Decides about a link of a living subject; returns whether its copy exists. `placed`: all copies of the lower waves
 /// exist.
-pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (Turn, bool) {
+pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (LinkDecision, bool) {
     let key = match &link.source {
-        Source::Refused(reason) => return (Turn::end(reason.clone()), false),
+        Source::Refused(reason) => return (LinkDecision::end(reason.clone()), false),
         // What is not wanted any more waits for nobody.
         Source::Unwanted(key) => return (unwanted(pass, link, key), false),
         Source::Live(_) if pass.subject.intent == Intent::Leave => {
-            return (Turn::end(Code::Kept), true);
+            return (LinkDecision::end(Code::Kept), true);
         }
-        Source::Live(_) if !placed => return (Turn::end(Code::WaitingForOthers), false),
+        Source::Live(_) if !placed => return (LinkDecision::end(Code::WaitingForOthers), false),
         Source::Live(key) => key,
     };
     let source = match pass.lookup(key) {
-        Lookup::Read(request) => return (Turn::read(request), false),
-        Lookup::Absent => return (sourceless(pass, link, link.policy.source_gone), false),
+        Lookup::Read(request) => return (LinkDecision::read(request), false),
+        Lookup::Absent => return (without_source(pass, link, link.policy.source_gone), false),
         Lookup::Present(source) if source.in_deletion() => {
             let fate = link.policy.source_gone;
-            let turn = retract(pass, link, Some(&source), fate, Extent::Link);
+            let turn = retract(pass, link, Some(&source), fate, DeletionScope::Link);
             return (turn, false);
         }
         Lookup::Present(source) if source.is_fragment() => {
-            return (Turn::unread(key, &source), false);
+            return (LinkDecision::unread(key, &source), false);
         }
         Lookup::Present(source) => source,
     };
@@ -53,29 +53,30 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (Turn, bool) {
     let located = locate(pass, link, Some(&source));
     let exists = matches!(located, Located::Copy(_));
     let turn = match located.place().map_or(Ok(()), |key| link.rules.allows(key)) {
-        Err(reason) => Ok(Turn {
+        Err(reason) => Ok(LinkDecision {
             copy: located.place().cloned(),
-            ..Turn::end(reason)
+            ..LinkDecision::end(reason)
         }),
         Ok(()) => match located {
-            Located::Read(request) => Ok(Turn::read(request)),
+            Located::Read(request) => Ok(LinkDecision::read(request)),
             Located::Unplaced(reason) => Err(reason),
             Located::Foreign { key, who } => {
-                Ok(Turn::end(Reason::new(Code::NameConflict, who)).of(&key))
+                Ok(LinkDecision::end(Reason::new(Code::NameConflict, who)).of(&key))
             }
             Located::Missing { key, .. } => create(pass, link, &source, &key),
             Located::Unclaimed { key, object } => adopt(pass, link, &source, &key, &object),
             Located::Copy(copy) => content(pass, link, &source, &copy),
         },
     };
-    let turn = turn.unwrap_or_else(Turn::end);
+    let turn = turn.unwrap_or_else(LinkDecision::end);
     // A hold that no memory tells of would stay once nothing leads here any more: what is refused is
     // not held, and what is about to be made is remembered first.
     let is_untold =
         pass.remembers() && link.policy.content.is_remembered() && pass.entry(link).is_none();
     match &link.policy.source_finalizer {
         Some(finalizer) if !is_untold && !source.has_finalizer(&finalizer.0) => {
-            let mut held = Turn::step(add_finalizer(key, &source, finalizer), Effect::Accepted);
+            let mut held =
+                LinkDecision::step(add_finalizer(key, &source, finalizer), Effect::Accepted);
             held.memory = turn.memory;
             (held, false)
         }
@@ -84,22 +85,22 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (Turn, bool) {
 }
 
 /// The turn of a copy whose source is no longer wanted.
-fn unwanted(pass: &Pass<'_>, link: &Link, key: &Key) -> Turn {
+fn unwanted(pass: &Pass<'_>, link: &Link, key: &Key) -> LinkDecision {
     let known = match link.policy.source_finalizer {
         None => Lookup::Absent,
         Some(_) => pass.lookup(key),
     };
     match known {
-        Lookup::Read(request) => Turn::read(request),
-        Lookup::Absent => sourceless(pass, link, Fate::Delete),
+        Lookup::Read(request) => LinkDecision::read(request),
+        Lookup::Absent => without_source(pass, link, Fate::Delete),
         Lookup::Present(source) => {
             let fate = link.policy.source_gone;
-            retract(pass, link, Some(&source), fate, Extent::Link)
+            retract(pass, link, Some(&source), fate, DeletionScope::Link)
         }
     }
 }
 
 /// The end of a copy whose source is gone.
-fn sourceless(pass: &Pass<'_>, link: &Link, fate: Fate) -> Turn {
-    vanished(pass, link).unwrap_or_else(|| retract(pass, link, None, fate, Extent::Link))
+fn without_source(pass: &Pass<'_>, link: &Link, fate: Fate) -> LinkDecision {
+    vanished(pass, link).unwrap_or_else(|| retract(pass, link, None, fate, DeletionScope::Link))
 }

@@ -63,7 +63,7 @@ pub enum Request {
 
 /// Identifies a request within a pass. The resourceVersion is not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct RequestId(u64);
 
 impl Request {
     /// A deletion without options.
@@ -119,7 +119,7 @@ impl Request {
         !matches!(self, Self::Read { .. } | Self::Find { .. })
     }
 
-    pub(crate) fn ticket(&self) -> Ticket {
+    pub(crate) fn ticket(&self) -> RequestId {
         let mut hasher = DefaultHasher::new();
         self.verb().hash(&mut hasher);
         self.key().hash(&mut hasher);
@@ -132,7 +132,7 @@ impl Request {
             Self::Patch { patch, .. } => hash_unlocked(patch, &mut hasher),
             Self::Delete { uid, options, .. } => (uid, options).hash(&mut hasher),
         }
-        Ticket(hasher.finish())
+        RequestId(hasher.finish())
     }
 }
 

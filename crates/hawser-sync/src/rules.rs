@@ -42,7 +42,7 @@ pub trait Rules: Send + Sync + fmt::Debug {
     ) -> Result<Object, Reason>;
 
     /// The labels and annotations by which a copy of this source is found and recognised. Empty if copies have none.
-    fn marks(&self, source: &Object, made: Made) -> Marks;
+    fn marks(&self, source: &Object, made: CopyOrigin) -> Marks;
 
     /// The owner of an object, according to its marks.
     fn owner(&self, live: &Object) -> Owner;
@@ -123,7 +123,7 @@ impl Marks {
 
 /// The way in which a copy became Hawser's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum CopyOrigin {
     Created,
     Adopted,
 }
@@ -132,7 +132,7 @@ pub enum Made {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// It is the copy of this link's source.
-    Ours(Made),
+    Ours(CopyOrigin),
     /// It has no marks.
     Nobody,
     /// It belongs to another source, tenant or agent; the text is for the owner of the service.

@@ -16,13 +16,13 @@ use hawser_placement::hash::policy_hash;
 use hawser_placement::hub::placement::latest_policy;
 use hawser_placement::members::Members;
 use hawser_placement::names;
-use hawser_placement::scheduler::{self, Explanation, Request, ScheduleError, Windows};
+use hawser_placement::scheduler::{self, Explanation, GracePeriods, Request, ScheduleError};
 use hawser_placement::snapshots::Scope;
 use hawser_placement::types::binding::{Binding, BindingState, PolicySnapshot};
 use hawser_placement::types::cluster::MemberCluster;
 use hawser_placement::types::placement::Placement;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connection, Limits};
+use hawser_runtime::cluster::connection::{Call, ConnectError, Connection, Limits, RequestError};
 
 const CLUSTERS: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1/memberclusters";
 const API: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
@@ -66,7 +66,7 @@ pub(super) enum PlacementFailed {
     Read {
         path: String,
         #[source]
-        source: Box<AskError>,
+        source: Box<RequestError>,
     },
     #[error("{what} cannot be read")]
     Unreadable {
@@ -149,7 +149,7 @@ fn decide(
         clusters,
         bindings,
         now: Timestamp::now(),
-        windows: Windows::default(),
+        windows: GracePeriods::default(),
     })?;
     let is_bound = |binding: &&Binding| {
         !binding.metadata.in_deletion() && binding.spec.state != BindingState::Unscheduled

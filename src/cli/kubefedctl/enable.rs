@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
-use hawser_federation::kubefedctl::enable::{EnableError, Enabled, Written, check, enable};
+use hawser_federation::kubefedctl::enable::{EnableError, Enabled, WriteOutcome, check, enable};
 use hawser_federation::kubefedctl::yaml;
 use hawser_federation::types::type_config::EnableTypeDirectiveSpec;
 
@@ -179,11 +179,11 @@ async fn put(
     found: Option<Value>,
     object: &Value,
     dry_run: bool,
-) -> Result<Written, CtlError> {
+) -> Result<WriteOutcome, CtlError> {
     let written = if found.is_some() {
-        Written::Updated
+        WriteOutcome::Updated
     } else {
-        Written::Created
+        WriteOutcome::Created
     };
     if dry_run {
         return Ok(written);

@@ -14,7 +14,7 @@ use hawser_federation::kubefedctl::{Resource, yaml};
 use hawser_federation::types::type_config::{
     ApiResource, EnableTypeDirectiveSpec, FederatedTypeConfigSpec, NAMESPACES,
 };
-use hawser_runtime::cluster::connection::AskError;
+use hawser_runtime::cluster::connection::RequestError;
 
 use super::server::{Server, all_of, find_type, is_absent};
 use super::{ControlFlags, CtlError, enable, given, print, read, said, tell};
@@ -294,7 +294,7 @@ async fn make(
 }
 
 /// Creates a federated object, as soon as its type is served.
-async fn create(host: &Server, all: &str, object: &Value) -> Result<(), AskError> {
+async fn create(host: &Server, all: &str, object: &Value) -> Result<(), RequestError> {
     let begun = tokio::time::Instant::now();
     loop {
         match host.create(all, object).await {

@@ -13,7 +13,7 @@ use hawser_federation::types::CORE_GROUP;
 use hawser_federation::types::federated::TargetSchema;
 use hawser_federation::types::type_config::{ApiResource, FederatedTypeConfigSpec};
 use hawser_runtime::cluster::config::{Environment, Lookup, Source};
-use hawser_runtime::cluster::connection::{AskError, Call, Connection, Limits};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits, RequestError};
 use hawser_runtime::cluster::wire::collection;
 
 use super::{CtlError, HostFlags, given, tell, trying};
@@ -47,17 +47,17 @@ pub(super) fn definition(name: &str) -> String {
     format!("{DEFINITIONS}/{name}")
 }
 
-fn is(code: u16, error: &AskError) -> bool {
+fn is(code: u16, error: &RequestError) -> bool {
     error.code() == Some(code)
 }
 
 /// Whether the server has an object of that name already.
-pub(super) fn exists(error: &AskError) -> bool {
+pub(super) fn exists(error: &RequestError) -> bool {
     is(409, error)
 }
 
 /// Whether the server has no such object.
-pub(super) fn is_absent(error: &AskError) -> bool {
+pub(super) fn is_absent(error: &RequestError) -> bool {
     is(404, error)
 }
 
@@ -96,7 +96,7 @@ impl Server {
 
     /// The answer. As with client-go, a request that gets 429 is repeated ten times, for example while the server
     /// prepares a new CustomResourceDefinition.
-    async fn ask(&self, call: Call) -> Result<Value, AskError> {
+    async fn ask(&self, call: Call) -> Result<Value, RequestError> {
         for _ in 0..10 {
             match self.connection.ask(call.clone()).await {
                 Err(error) if is(429, &error) => tokio::time::sleep(PAUSE).await,
@@ -106,19 +106,22 @@ impl Server {
         self.connection.ask(call).await
     }
 
-    pub(super) async fn get(&self, path: impl Into<String>) -> Result<Value, AskError> {
+    pub(super) async fn get(&self, path: impl Into<String>) -> Result<Value, RequestError> {
         self.ask(Call::get(path)).await
     }
 
     /// The object, if it is there.
-    pub(super) async fn find(&self, path: impl Into<String>) -> Result<Option<Value>, AskError> {
+    pub(super) async fn find(
+        &self,
+        path: impl Into<String>,
+    ) -> Result<Option<Value>, RequestError> {
         match self.get(path).await {
             Err(error) if is_absent(&error) => Ok(None),
             found => found.map(Some),
         }
     }
 
-    pub(super) async fn items(&self, path: impl Into<String>) -> Result<Vec<Value>, AskError> {
+    pub(super) async fn items(&self, path: impl Into<String>) -> Result<Vec<Value>, RequestError> {
         let mut list = self.get(path).await?;
         match list["items"].take() {
             Value::Array(items) => Ok(items),
@@ -126,20 +129,20 @@ impl Server {
         }
     }
 
-    pub(super) async fn create(&self, all: &str, object: &Value) -> Result<Value, AskError> {
+    pub(super) async fn create(&self, all: &str, object: &Value) -> Result<Value, RequestError> {
         self.ask(Call::post(all, object)).await
     }
 
-    pub(super) async fn replace(&self, path: &str, object: &Value) -> Result<Value, AskError> {
+    pub(super) async fn replace(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
         self.ask(Call::put(path, object)).await
     }
 
-    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value, AskError> {
+    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value, RequestError> {
         self.ask(Call::merge_patch(path, patch)).await
     }
 
     /// Deletes an object; whether it was there.
-    pub(super) async fn delete(&self, path: &str) -> Result<bool, AskError> {
+    pub(super) async fn delete(&self, path: &str) -> Result<bool, RequestError> {
         match self.ask(Call::delete(path, &json!({}))).await {
             Err(error) if is_absent(&error) => Ok(false),
             deleted => deleted.map(|_| true),

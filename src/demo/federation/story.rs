@@ -25,14 +25,14 @@ const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
 pub(super) struct FederationStory {
     host: Place,
-    members: Vec<PlayedMember>,
+    members: Vec<DemoMember>,
     namespaces: Vec<Value>,
     deployment: Value,
     /// The version of the last event that was printed.
     told: Cell<u64>,
 }
 
-struct PlayedMember {
+struct DemoMember {
     /// None once it is dead.
     playground: Option<Playground>,
     token: Value,
@@ -54,7 +54,7 @@ impl FederationStory {
         for (name, playground) in MEMBERS.iter().zip(playgrounds) {
             let kubeconfig = playground.service_kubeconfig();
             files.kubeconfig(&format!("{name}.kubeconfig"), &kubeconfig)?;
-            members.push(PlayedMember {
+            members.push(DemoMember {
                 nodes: Nodes::of(Place::connect(&kubeconfig).await?),
                 token: kubeconfig["users"][0]["user"]["token"].clone(),
                 authority: kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"]
@@ -206,7 +206,7 @@ impl FederationStory {
     }
 }
 
-impl PlayedMember {
+impl DemoMember {
     /// Registers the member with the token of its administrator.
     async fn join(&self, name: &str, host: &Place) -> Result<(), DemoError> {
         let secret = json!({

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tracing::{debug, warn};
 
-use hawser_federation::status::{self, Findings};
+use hawser_federation::status::{self, PassResult};
 use hawser_federation::types::propagated::PropagatedVersionStatus;
 use hawser_federation::versions::{self, Versions};
 use hawser_runtime::cluster::queue::Outcome;
@@ -14,7 +14,7 @@ use kube_lang::object::Object;
 
 use super::super::host::now;
 use super::super::propagation::FederatedType;
-use super::{ATTEMPTS, FederatedPass, next_look};
+use super::{ATTEMPTS, FederatedPass, next_probe};
 
 impl FederatedPass<'_> {
     /// The object with the versions that were stored, and the versions.
@@ -96,19 +96,19 @@ impl FederatedPass<'_> {
     pub(super) async fn write_status(
         &self,
         federated: &Arc<Object>,
-        findings: &Findings,
+        findings: &PassResult,
     ) -> Outcome {
         let mut current = Arc::clone(federated);
         for _ in 0..ATTEMPTS {
             let before = current.root().get("status").unwrap_or(&Value::Null);
             let Some(next) = status::next(before, findings, &now()) else {
-                return next_look(findings);
+                return next_probe(findings);
             };
             let mut object = Object::clone(&current);
             object.root_mut().insert("status".into(), next);
             let key = self.of.federated_key(self.id);
             match self.send(&Request::ReplaceStatus { key, object }).await {
-                Answer::Object(_) => return next_look(findings),
+                Answer::Object(_) => return next_probe(findings),
                 // It has gone meanwhile.
                 Answer::Failed(Failure::NotFound) => return Outcome::Settled,
                 Answer::Failed(Failure::Conflict) => {

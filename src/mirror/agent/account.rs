@@ -37,7 +37,7 @@ pub enum Account {
 
 /// The request, and its URL.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct TokenRequest {
     pub url: String,
     /// The body, as a form.
     pub body: String,
@@ -58,7 +58,7 @@ impl Account {
         serde_json::from_slice(file).map_err(AccountError::Form)
     }
 
-    pub fn ask(&self, now: Timestamp) -> Result<Ask, AccountError> {
+    pub fn ask(&self, now: Timestamp) -> Result<TokenRequest, AccountError> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         let url = match self {
             Self::ServiceAccount { token_uri, .. } => {
@@ -79,7 +79,7 @@ impl Account {
                 TOKENS
             }
         };
-        Ok(Ask {
+        Ok(TokenRequest {
             url: url.to_owned(),
             body: form.finish(),
         })

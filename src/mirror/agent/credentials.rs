@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::account::{Account, AccountError};
-use super::way::{Proxies, WayError};
+use super::way::{Proxies, RouteError};
 use hawser_runtime::cluster::connection::{Call, CallError, ConnectError, Connection, Limits};
 
 /// The format of an endpoint's response.
@@ -44,7 +44,7 @@ pub enum TokenError {
     )]
     InTheOpen,
     #[error(transparent)]
-    Way(#[from] WayError),
+    CloudRoute(#[from] RouteError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("the token endpoint does not answer: {0}")]

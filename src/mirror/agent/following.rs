@@ -12,13 +12,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::numbers::Numbers;
-use super::planes::Planes;
+use super::numbers::MirrorMetrics;
+use super::planes::MirrorConnections;
 use super::syncer::{Syncer, SyncerConfig};
 use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings, compile, ignored_filter};
 use crate::mirror::rules::side;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table};
-use hawser_runtime::cluster::connection::{AskError, Call};
+use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Feed, Selection};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::controller::brakes::APPROVAL;
@@ -30,8 +30,8 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 
 /// Starts and stops syncers.
 pub struct CrdController {
-    planes: Planes,
-    numbers: Arc<Numbers>,
+    planes: MirrorConnections,
+    numbers: Arc<MirrorMetrics>,
     settings: Arc<Settings>,
     config: SyncerConfig,
     /// Ends everything. Syncers stop with it, whenever they were started.
@@ -75,8 +75,8 @@ fn scope() -> Scope {
 
 impl CrdController {
     pub fn new(
-        planes: &Planes,
-        numbers: &Arc<Numbers>,
+        planes: &MirrorConnections,
+        numbers: &Arc<MirrorMetrics>,
         settings: Settings,
         config: SyncerConfig,
         stop: CancellationToken,
@@ -128,7 +128,7 @@ impl CrdController {
         futures::future::join_all(stopping.map(RunningSyncer::stop)).await;
     }
 
-    async fn look_at(&self, name: &Arc<str>) -> Result<(), AskError> {
+    async fn look_at(&self, name: &Arc<str>) -> Result<(), RequestError> {
         let key: Key = scope().key(None, name);
         let asks = match self.cache.get(&key) {
             Seen::Present(crd) => crd.annotation(SPEC_SOURCE).is_some_and(|s| !s.is_empty()),

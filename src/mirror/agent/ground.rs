@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::following::CrdController;
-use super::numbers::Numbers;
-use super::planes::{PlaneConfig, Planes};
+use super::numbers::MirrorMetrics;
+use super::planes::{MirrorConnections, PlaneConfig};
 use super::syncer::SyncerConfig;
 use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings};
 use hawser_runtime::cluster::brake::BrakeOptions;
@@ -45,7 +45,7 @@ pub(super) struct Clusters {
 /// A mirror at work.
 pub(super) struct Mirror {
     pub(super) following: Arc<CrdController>,
-    pub(super) numbers: Arc<Numbers>,
+    pub(super) numbers: Arc<MirrorMetrics>,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -170,15 +170,15 @@ impl Clusters {
         settings: Settings,
         config_of_syncers: SyncerConfig,
         stop: CancellationToken,
-    ) -> (Arc<CrdController>, Arc<Numbers>) {
-        let numbers = Numbers::new();
+    ) -> (Arc<CrdController>, Arc<MirrorMetrics>) {
+        let numbers = MirrorMetrics::new();
         let ends = PlaneConfig {
             cloud: config(self.cloud.service_kubeconfig()).await,
             robot: config(self.robot.service_kubeconfig()).await,
             in_flight: 32,
             per_second: None,
         };
-        let planes = Planes::connect(ends, &numbers).unwrap();
+        let planes = MirrorConnections::connect(ends, &numbers).unwrap();
         planes.link.admit();
         let following = CrdController::new(&planes, &numbers, settings, config_of_syncers, stop);
         (following, numbers)

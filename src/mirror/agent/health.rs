@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::planes::Planes;
+use super::planes::MirrorConnections;
 use hawser_runtime::cluster::connection::Call;
 
 /// A list of a type that every robot may read.
@@ -16,13 +16,13 @@ const MAX_WAIT: Duration = Duration::from_secs(15);
 
 /// Checks the credentials on request.
 pub struct CloudHealth {
-    planes: Planes,
+    planes: MirrorConnections,
     /// The time of the last response, and whether it accepted the credentials. Locked during the request.
     last: Mutex<Option<(Instant, bool)>>,
 }
 
 impl CloudHealth {
-    pub fn new(planes: &Planes) -> Self {
+    pub fn new(planes: &MirrorConnections) -> Self {
         Self {
             planes: planes.clone(),
             last: Mutex::new(None),

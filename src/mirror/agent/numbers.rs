@@ -10,7 +10,7 @@ use http::{Method, Uri};
 use super::traces::Traces;
 use hawser_runtime::process::metrics::system;
 use hawser_runtime::process::metrics::text::{
-    Counter, Family, Gauge, Histogram, Name, Number, SECONDS,
+    Counter, Gauge, Histogram, MetricFamily, Name, Number, SECONDS,
 };
 
 /// The cluster of a call, in the original's words.
@@ -64,20 +64,20 @@ const PROTOCOL: (&str, &str) = ("http", "1.1");
 const SCOPE: (&str, &str) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
 
 /// All metrics of the process.
-pub struct Numbers {
-    syncs: Family<Counter>,
-    errors: Family<Counter>,
-    durations: Family<Histogram>,
-    sizes: Family<Histogram>,
-    backlog: Family<Gauge>,
-    oldest: Family<Gauge>,
-    objects: Family<Gauge>,
-    held: Family<Gauge>,
-    contested: Family<Counter>,
-    fresh: Family<Gauge>,
-    silence: Family<Gauge>,
-    up: Family<Gauge>,
-    delays: Family<Histogram>,
+pub struct MirrorMetrics {
+    syncs: MetricFamily<Counter>,
+    errors: MetricFamily<Counter>,
+    durations: MetricFamily<Histogram>,
+    sizes: MetricFamily<Histogram>,
+    backlog: MetricFamily<Gauge>,
+    oldest: MetricFamily<Gauge>,
+    objects: MetricFamily<Gauge>,
+    held: MetricFamily<Gauge>,
+    contested: MetricFamily<Counter>,
+    fresh: MetricFamily<Gauge>,
+    silence: MetricFamily<Gauge>,
+    up: MetricFamily<Gauge>,
+    delays: MetricFamily<Histogram>,
     pub traces: Traces,
     /// The labels that identify the process.
     resource: String,
@@ -99,8 +99,8 @@ fn family<N: Number>(
     text: &'static str,
     labels: &'static [&'static str],
     help: &'static str,
-) -> Family<N> {
-    Family::new(Name {
+) -> MetricFamily<N> {
+    MetricFamily::new(Name {
         text,
         help,
         labels,
@@ -108,7 +108,7 @@ fn family<N: Number>(
     })
 }
 
-impl Numbers {
+impl MirrorMetrics {
     pub fn new() -> Arc<Self> {
         const RESOURCE: &[&str] = &["resource"];
         const SYNC: &[&str] = &[
@@ -133,7 +133,7 @@ impl Numbers {
                 CALL,
                 "Duration of requests in seconds.",
             ),
-            sizes: Family::new(Name {
+            sizes: MetricFamily::new(Name {
                 text: "http_client_request_body_size_bytes",
                 help: "Size of request bodies in bytes.",
                 labels: CALL,
@@ -283,7 +283,7 @@ impl Numbers {
 
 /// Observes the calls to one cluster.
 pub struct Calls {
-    numbers: Arc<Numbers>,
+    numbers: Arc<MirrorMetrics>,
     location: Location,
     address: String,
     port: String,
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn numbers_have_the_names_that_dashboards_know() {
-        let numbers = Numbers::new();
+        let numbers = MirrorMetrics::new();
         numbers.synced(EventSource::Upstream, "missions.example.com");
         numbers.failed(EventSource::Downstream, "missions.example.com");
         let calls = numbers.calls(

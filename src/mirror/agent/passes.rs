@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
 use super::numbers::EventSource;
-use super::syncer::{Conflict, Happened, Syncer};
+use super::syncer::{Conflict, PendingEvents, Syncer};
 use crate::mirror::definition::{Plane, Status};
 use crate::mirror::rules::{Id, side, subject_of};
-use crate::mirror::status::Pair;
-use hawser_runtime::cluster::brake::Stock;
+use crate::mirror::status::LinkedUids;
+use hawser_runtime::cluster::brake::CopyCounts;
 use hawser_runtime::cluster::queue::{self, QueueKey as _};
 use hawser_runtime::cluster::troubles::DueTrouble;
-use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, Withheld};
+use hawser_runtime::controller::{self, Deletion, FinishedPass, PassDialect, Withheld};
 use hawser_sync::reason::Class;
 use hawser_sync::{
     Answer, Code, Dialect, Effect, Failure, Key, Outcome, Reason, Request, Seen, Step, Store as _,
@@ -35,7 +35,7 @@ fn wait_after(failures: u32) -> Duration {
     if failures < times { soon } else { LATER }
 }
 
-impl Happened {
+impl PendingEvents {
     /// The time for which more events are collected before a write to the cloud.
     fn gathers(&self) -> Option<Duration> {
         let left = GATHER.saturating_sub(self.first?.elapsed());
@@ -51,7 +51,7 @@ impl Happened {
     }
 
     /// Adds earlier events that were not carried to the cloud yet. Those for the robot are done.
-    fn stays(&mut self, before: &Self, owner: Plane) {
+    fn carry_over(&mut self, before: &Self, owner: Plane) {
         self.first = before.first.or(self.first);
         match owner {
             Plane::Cloud => self.downstream = before.downstream.or(self.downstream),
@@ -97,21 +97,21 @@ pub struct MirrorPass {
     syncer: Arc<Syncer>,
     id: Id,
     /// The events of the name since the last pass.
-    happened: Happened,
+    happened: PendingEvents,
     /// The time until a write to the cloud is allowed, while more events may come.
     early: Option<Duration>,
-    seen: Option<Pair>,
-    notes: Mutex<Notes>,
+    seen: Option<LinkedUids>,
+    notes: Mutex<RequestOutcomes>,
 }
 
 /// The fate of the requests of a pass.
 #[derive(Clone, Copy, Debug, Default)]
-struct Notes {
+struct RequestOutcomes {
     /// A write to the cloud was postponed because more events may come.
     was_early: bool,
     failed_in_cloud: bool,
     /// The time for which a deletion is to wait for others.
-    settles: Option<Duration>,
+    deletion_delay: Option<Duration>,
 }
 
 impl Dialect for MirrorPass {
@@ -143,15 +143,15 @@ impl PassDialect for MirrorPass {
             key: key.clone(),
             // Nobody speaks for many of them: each stands for itself.
             tenant: key.to_string().into(),
-            stock: Stock::of_nobody(self.syncer.state.lock().objects(copies)),
+            stock: CopyCounts::of_nobody(self.syncer.state.lock().objects(copies)),
         })
     }
 
     /// Deletions wait until their cause is known, other writes to the cloud for further events.
     async fn allows(&self, request: &Request) -> Result<(), Withheld> {
         let deletes = matches!(request, Request::Delete { .. });
-        if deletes && let Some(wait) = self.syncer.settles(&self.id) {
-            self.notes.lock().settles = Some(wait);
+        if deletes && let Some(wait) = self.syncer.deletion_delay(&self.id) {
+            self.notes.lock().deletion_delay = Some(wait);
             let why = "the object vanished a moment ago; waiting in case others follow".to_owned();
             return Err(Failure::Held(why).into());
         }
@@ -247,11 +247,11 @@ impl PassDialect for MirrorPass {
         );
     }
 
-    fn settled(&self, ended: &Ended<'_>) -> queue::Outcome {
+    fn settled(&self, ended: &FinishedPass<'_>) -> queue::Outcome {
         self.count(ended);
         let notes = *self.notes.lock();
         let failures = self.note(ended, notes);
-        if let Some(wait) = notes.settles {
+        if let Some(wait) = notes.deletion_delay {
             // It does not lose its place before what is only to be written.
             let wait = ended.put_off.map_or(wait, |put_off| put_off.min(wait));
             self.syncer.await_deletion(&self.id, wait);
@@ -321,7 +321,7 @@ impl MirrorPass {
         }
     }
 
-    fn count(&self, ended: &Ended<'_>) {
+    fn count(&self, ended: &FinishedPass<'_>) {
         let resource = &*self.syncer.definition.name;
         let numbers = &self.syncer.numbers;
         let because = self.happened.because();
@@ -348,7 +348,7 @@ impl MirrorPass {
     }
 
     /// Keeps the notes for later passes over this name; returns the number of consecutive failures in the cloud.
-    fn note(&self, ended: &Ended<'_>, notes: Notes) -> u32 {
+    fn note(&self, ended: &FinishedPass<'_>, notes: RequestOutcomes) -> u32 {
         let syncer = &self.syncer;
         let owner_plane = syncer.definition.owner;
         let owner = self.id.at(&syncer.definition, owner_plane);
@@ -357,14 +357,14 @@ impl MirrorPass {
         let is_gone = (&owner, &copy) == (&Seen::Absent, &Seen::Absent);
         let pair = match (owner, copy) {
             (Seen::Present(owner), Seen::Present(copy)) if !copy.in_deletion() => {
-                Pair::of(&owner, &copy)
+                LinkedUids::of(&owner, &copy)
             }
             _ => None,
         };
         let mut state = syncer.state.lock();
         let task = state.tasks.entry(self.id.clone()).or_default();
         if notes.was_early {
-            task.happened.stays(&self.happened, owner_plane);
+            task.happened.carry_over(&self.happened, owner_plane);
         }
         if is_gone && task.happened.first.is_none() {
             state.tasks.remove(&self.id);
@@ -375,7 +375,8 @@ impl MirrorPass {
         } else {
             0
         };
-        let waits = notes.settles.is_some() || notes.failed_in_cloud || ended.put_off.is_some();
+        let waits =
+            notes.deletion_delay.is_some() || notes.failed_in_cloud || ended.put_off.is_some();
         task.is_stuck = !waits && ended.next == queue::Outcome::Failed(None);
         if pair.is_some() {
             task.pair = pair;

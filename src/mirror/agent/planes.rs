@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::link::Link;
-use super::numbers::{Location, Numbers};
+use super::numbers::{Location, MirrorMetrics};
 use crate::mirror::definition::Plane;
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, Observer};
 
@@ -13,7 +13,7 @@ const AGENT: &str = concat!("cr-syncer/v", env!("CARGO_PKG_VERSION"), " (hawser)
 
 /// Both clusters. Cheap to clone.
 #[derive(Clone)]
-pub struct Planes {
+pub struct MirrorConnections {
     pub cloud: Connection,
     pub robot: Connection,
     pub link: Arc<Link>,
@@ -27,8 +27,8 @@ pub struct PlaneConfig {
     pub per_second: Option<NonZeroU32>,
 }
 
-impl Planes {
-    pub fn connect(ends: PlaneConfig, numbers: &Arc<Numbers>) -> Result<Self, ConnectError> {
+impl MirrorConnections {
+    pub fn connect(ends: PlaneConfig, numbers: &Arc<MirrorMetrics>) -> Result<Self, ConnectError> {
         let link = Arc::new(Link::default());
         let connect = |config: kube::Config, observer| {
             let limits = Limits {
@@ -41,7 +41,7 @@ impl Planes {
             Connection::new(config, limits)
         };
         let observer = |location, config: &kube::Config, link| -> Arc<dyn Observer> {
-            Arc::new(Both {
+            Arc::new(SideMap {
                 link,
                 calls: numbers.calls(location, &config.cluster_url),
             })
@@ -63,12 +63,12 @@ impl Planes {
     }
 }
 
-struct Both {
+struct SideMap {
     link: Option<Arc<Link>>,
     calls: super::numbers::Calls,
 }
 
-impl Observer for Both {
+impl Observer for SideMap {
     fn answered(&self, call: &http::Method, code: Option<u16>) {
         if let Some(link) = &self.link {
             link.answered(call, code);

@@ -14,10 +14,10 @@ use tracing::info;
 use super::credentials::{Renewal, TokenError, TokenFormat};
 use super::following::CrdController;
 use super::health::CloudHealth;
-use super::numbers::Numbers;
-use super::planes::{PlaneConfig, Planes};
+use super::numbers::MirrorMetrics;
+use super::planes::{MirrorConnections, PlaneConfig};
 use super::syncer::SyncerConfig;
-use super::way::{Proxies, WayError};
+use super::way::{Proxies, RouteError};
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 use hawser_runtime::cluster::brake::BrakeOptions;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
@@ -42,7 +42,7 @@ pub enum MirrorError {
     #[error("{0} contains no PEM certificate")]
     NoAuthority(PathBuf),
     #[error(transparent)]
-    Way(#[from] WayError),
+    CloudRoute(#[from] RouteError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]
@@ -56,7 +56,7 @@ const RESYNC: Duration = Duration::from_mins(5);
 
 /// Runs until stopped, or until the mirror cannot go on.
 pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), MirrorError> {
-    let numbers = Numbers::new();
+    let numbers = MirrorMetrics::new();
     let gates = ["robot", "credentials"];
     let health = Arc::new(Health::missing(gates));
     let lookup = kubeconfig(options.kubeconfig.as_ref());
@@ -81,7 +81,7 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
         in_flight: options.in_flight,
         per_second: options.per_second,
     };
-    let planes = Planes::connect(ends, &numbers)?;
+    let planes = MirrorConnections::connect(ends, &numbers)?;
     let following = CrdController::new(
         &planes,
         &numbers,
@@ -204,7 +204,7 @@ fn renewal(options: &MirrorOptions, cloud: kube::Config) -> Result<Option<Renewa
 
 fn tokens(
     renewal: Option<Renewal>,
-    planes: &Planes,
+    planes: &MirrorConnections,
     health: &Arc<Health>,
 ) -> Option<AbortOnDropHandle<()>> {
     let Some(renewal) = renewal else {
@@ -226,7 +226,7 @@ fn tokens(
 
 /// The pages of the process.
 struct StatusPage {
-    numbers: Arc<Numbers>,
+    numbers: Arc<MirrorMetrics>,
     health: Arc<Health>,
     cloud: CloudHealth,
     following: Arc<CrdController>,

@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-use super::numbers::{EventSource, Numbers, SyncerGauges};
-use super::planes::Planes;
-use super::settling::Settling;
+use super::deletion_delays::DeletionDelays;
+use super::numbers::{EventSource, MirrorMetrics, SyncerGauges};
+use super::planes::MirrorConnections;
 use crate::mirror::definition::{Definition, Plane, ROBOT_NAME};
 use crate::mirror::rules::{Id, side};
-use crate::mirror::status::Pair;
+use crate::mirror::status::LinkedUids;
 use hawser_runtime::cluster::brake::{BrakeOptions, Cause};
-use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
+use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage, SourceId, Table};
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Pace, Selection};
 use hawser_runtime::cluster::queue::{Queue, QueueKey, Urgency};
-use hawser_runtime::cluster::troubles::Troubles;
+use hawser_runtime::cluster::troubles::ProblemLog;
 use hawser_runtime::cluster::wire::{Endpoint, GuardedClient, Router};
 use hawser_runtime::controller::brakes::BrakeChange;
 use hawser_runtime::controller::{
@@ -58,14 +58,14 @@ impl QueueKey for Id {
 /// Synchronizes the objects of one definition.
 pub struct Syncer {
     pub definition: Arc<Definition>,
-    pub planes: Planes,
+    pub planes: MirrorConnections,
     pub cache: Arc<Cache>,
     subjects: Arc<Subjects<Id>>,
-    pub numbers: Arc<Numbers>,
+    pub numbers: Arc<MirrorMetrics>,
     config: SyncerConfig,
     pub stopped: CancellationToken,
     pub brakes: Arc<BrakeRegistry>,
-    pub troubles: Arc<Troubles>,
+    pub troubles: Arc<ProblemLog>,
     /// Locked before all other locks of this file.
     pub state: Mutex<SyncerState>,
     /// Notified when the tables have to be listed again.
@@ -77,8 +77,8 @@ pub struct Syncer {
 #[derive(Default)]
 pub struct SyncerState {
     /// Notes about names between passes.
-    pub tasks: HashMap<Id, Task>,
-    settling: Settling,
+    pub tasks: HashMap<Id, NameState>,
+    deletion_delays: DeletionDelays,
     /// Consecutive writes to the cloud that met another version.
     conflicts: u32,
     /// The owner's side did not serve the type before it was listed completely.
@@ -105,7 +105,7 @@ impl SyncerState {
 
 /// The events of a name since its last pass, and those that were not carried to the cloud then.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Happened {
+pub struct PendingEvents {
     /// The time of the first event.
     pub first: Option<Instant>,
     /// On the owner's side, and on the other.
@@ -115,22 +115,22 @@ pub struct Happened {
 
 /// The notes about one name between passes.
 #[derive(Debug, Default)]
-pub struct Task {
-    pub happened: Happened,
+pub struct NameState {
+    pub happened: PendingEvents,
     /// The time at which the owner's object went.
     pub gone: Option<Duration>,
     /// Consecutive failed requests to the cloud.
     pub failures: u32,
     /// Whether it is retried with growing intervals.
     pub is_stuck: bool,
-    pub pair: Option<Pair>,
+    pub pair: Option<LinkedUids>,
 }
 
 impl Syncer {
     pub fn new(
         definition: Definition,
-        planes: &Planes,
-        numbers: &Arc<Numbers>,
+        planes: &MirrorConnections,
+        numbers: &Arc<MirrorMetrics>,
         config: &SyncerConfig,
         stopped: CancellationToken,
     ) -> Arc<Self> {
@@ -313,11 +313,11 @@ impl Syncer {
     }
 
     /// The time that a copy has to stay before it is deleted.
-    pub fn settles(&self, id: &Id) -> Option<Duration> {
+    pub fn deletion_delay(&self, id: &Id) -> Option<Duration> {
         let mut state = self.state.lock();
         let gone = state.tasks.get(id).and_then(|task| task.gone);
         let left = state.objects(self.definition.owner);
-        state.settling.wait(gone, self.now(), left)
+        state.deletion_delays.wait(gone, self.now(), left)
     }
 
     /// Reads the robot owner's approvals of held deletions.
@@ -423,7 +423,7 @@ impl Syncer {
         let id = Id::of(&change.key);
         let now = Instant::now();
         let is_owner = plane == self.definition.owner;
-        let is_gone = change.what == What::Gone;
+        let is_gone = change.what == ChangeType::Gone;
         {
             let mut state = self.state.lock();
             let task = state.tasks.entry(id.clone()).or_default();
@@ -438,7 +438,7 @@ impl Syncer {
                 task.gone = is_gone.then(|| self.now());
             }
             if is_owner && is_gone && !change.object.in_deletion() {
-                state.settling.vanished(self.now());
+                state.deletion_delays.vanished(self.now());
             }
         }
         // After a long time offline what is to go goes first.
@@ -525,10 +525,10 @@ impl Router for Syncer {
 impl EventHandler for Syncer {
     fn changed(&self, table: &Arc<Table>, change: Change) {
         // Of first lists all is taken together, once both sides are known.
-        if change.what != What::Initial {
+        if change.what != ChangeType::Initial {
             self.handle(plane_of(table.side()), &change);
         }
-        if change.what != What::Gone && self.is_of_owner(table) {
+        if change.what != ChangeType::Gone && self.is_of_owner(table) {
             self.end_doubt();
         }
     }

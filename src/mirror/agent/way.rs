@@ -17,7 +17,7 @@ pub struct Proxies {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("HTTPS_PROXY is not an http or https URL (not shown, because it may contain a password)")]
-pub struct WayError;
+pub struct RouteError;
 
 impl Proxies {
     pub fn of_process() -> Self {
@@ -32,7 +32,7 @@ impl Proxies {
     }
 
     /// The proxy for a URL.
-    pub fn to(&self, address: &Uri) -> Result<Option<Uri>, WayError> {
+    pub fn to(&self, address: &Uri) -> Result<Option<Uri>, RouteError> {
         let host = address.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -45,10 +45,10 @@ impl Proxies {
         } else {
             format!("http://{}", self.proxy)
         };
-        let proxy: Uri = text.parse().map_err(|_| WayError)?;
+        let proxy: Uri = text.parse().map_err(|_| RouteError)?;
         match (proxy.scheme_str(), proxy.host()) {
             (Some("http" | "https"), Some(_)) => Ok(Some(proxy)),
-            _ => Err(WayError),
+            _ => Err(RouteError),
         }
     }
 
@@ -170,8 +170,8 @@ mod tests {
             of("https://u:p@proxy"),
             Ok(Some("https://u:p@proxy/".into()))
         );
-        assert_eq!(of("socks5://proxy"), Err(WayError));
-        assert_eq!(of("http://"), Err(WayError));
+        assert_eq!(of("socks5://proxy"), Err(RouteError));
+        assert_eq!(of("http://"), Err(RouteError));
     }
 
     #[test]

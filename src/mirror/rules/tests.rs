@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::mirror::definition::{FreshCopy, STATUS_SUBTREE, Settings};
+use crate::mirror::definition::{NewCopyStatus, STATUS_SUBTREE, Settings};
 use crate::mirror::model::{Model, definition};
 use hawser_sync::Code;
 
@@ -217,7 +217,7 @@ fn deleted_on_the_robot_it_is_made_again_and_the_owners_status_stays() {
 #[test]
 fn a_fresh_copy_resets_the_owners_status_where_that_was_asked_for() {
     let settings = Settings {
-        fresh_copy: FreshCopy::ResetStatus,
+        fresh_copy: NewCopyStatus::ResetStatus,
         ..Settings::of_robot("r1")
     };
     let model = Model::new(definition(Status::Subresource, &json!({}), settings));
@@ -305,7 +305,7 @@ fn a_copy_that_is_slow_to_go_is_written_for_as_long_as_its_own_owner_lives() {
 #[test]
 fn the_old_way_copies_the_status_of_an_earlier_life() {
     let settings = Settings {
-        earlier_life: crate::mirror::definition::EarlierLife::Copy,
+        earlier_life: crate::mirror::definition::StaleCopyStatus::Copy,
         ..Settings::of_robot("r1")
     };
     let model = Model::new(definition(Status::Subresource, &json!({}), settings));

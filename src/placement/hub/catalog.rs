@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use hawser_placement::admission::KindScope;
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use kube_lang::object::Gvk;
 
 /// `Accept` for all groups in one document, which servers have since Kubernetes 1.30.
@@ -16,7 +16,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     #[error("discovering the kinds of the hub at {0}")]
-    Ask(&'static str, #[source] Box<AskError>),
+    Ask(&'static str, #[source] Box<RequestError>),
     #[error(
         "the hub does not serve aggregated discovery at {0}: it needs Kubernetes 1.30 or later"
     )]

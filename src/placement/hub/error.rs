@@ -8,7 +8,7 @@ use tracing::{debug, error};
 use super::key::HubKey;
 
 /// The reason why a pass ends early.
-pub(super) enum Broken {
+pub(super) enum HubPassError {
     /// A table is not complete; its completion leads here again.
     Unknown,
     /// Another writer undoes the writes.
@@ -18,7 +18,7 @@ pub(super) enum Broken {
     Stale,
 }
 
-impl Broken {
+impl HubPassError {
     pub(super) fn outcome(self, about: &HubKey) -> Outcome {
         match self {
             Self::Unknown => Outcome::Settled,

@@ -10,14 +10,14 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use hawser_placement::hub::news::{News, interest, member_traits};
+use hawser_placement::hub::news::{MemberChange, interest, member_traits};
 use hawser_placement::names;
-use hawser_placement::scheduler::Windows;
+use hawser_placement::scheduler::GracePeriods;
 use hawser_placement::types::cluster::MemberCluster;
 use hawser_placement::types::eviction::Eviction;
 use hawser_placement::types::placement::Placement;
 use hawser_placement::types::policy::{ResourceSelectorTerm, SelectionScope};
-use hawser_runtime::cluster::cache::{Change, Table, What};
+use hawser_runtime::cluster::cache::{Change, ChangeType, Table};
 use hawser_runtime::cluster::feed::EventHandler;
 use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_sync::Key;
@@ -29,7 +29,7 @@ use super::runs::index::RunIndex;
 
 /// The hashes of those parts of a member that scheduling uses, and its last heartbeat.
 struct MemberTraits {
-    hashes: [(News, u64); 3],
+    hashes: [(MemberChange, u64); 3],
     heartbeat: Option<Timestamp>,
 }
 
@@ -43,28 +43,28 @@ pub struct SelectionTime {
 }
 
 /// The facts about a placement that are known before a pass over it.
-struct Interested {
+struct WatchedPlacement {
     uid: Option<String>,
     generation: i64,
     /// The number of changes of objects that it may select.
     changes: AtomicU64,
     selectors: Vec<ResourceSelectorTerm>,
     /// The least that has to change of a member to concern it.
-    news: News,
+    news: MemberChange,
 }
 
 /// Maps events to keys of the queue.
 pub struct HubEvents {
     pub queue: Queue<HubKey>,
     runs: RunIndex,
-    placements: RwLock<HashMap<PlacementId, Interested>>,
+    placements: RwLock<HashMap<PlacementId, WatchedPlacement>>,
     traits: Mutex<HashMap<Arc<str>, MemberTraits>>,
     /// The hashes of those parts of Works that bindings repeat.
     said: Mutex<HashMap<Key, u64>>,
     /// Counts the changes of what can be selected at all.
     changes: AtomicU64,
     random: RandomState,
-    windows: Windows,
+    windows: GracePeriods,
     /// The keys that wait for the first lists.
     parked: Mutex<Vec<HubKey>>,
     /// Selectors have changed, so that other kinds may be selected.
@@ -74,7 +74,7 @@ pub struct HubEvents {
 }
 
 impl HubEvents {
-    pub fn new(workers: usize, windows: Windows) -> Arc<Self> {
+    pub fn new(workers: usize, windows: GracePeriods) -> Arc<Self> {
         Arc::new(Self {
             queue: Queue::new(workers),
             runs: RunIndex::default(),
@@ -97,11 +97,11 @@ impl HubEvents {
     /// All placements, as if everything that they select were new.
     pub fn add_all(&self, urgency: Urgency) {
         self.changes.fetch_add(1, Ordering::AcqRel);
-        self.add_concerned(News::Identity, urgency);
+        self.add_concerned(MemberChange::Identity, urgency);
     }
 
     /// The placements that a change of a member concerns.
-    fn add_concerned(&self, news: News, urgency: Urgency) {
+    fn add_concerned(&self, news: MemberChange, urgency: Urgency) {
         for (id, interested) in &*self.placements.read() {
             if news >= interested.news {
                 self.add(HubKey::Placement(id.clone()), urgency);
@@ -125,12 +125,12 @@ impl HubEvents {
     }
 
     /// Keeps a key until a table is complete.
-    pub fn park(&self, key: HubKey) {
+    pub fn defer(&self, key: HubKey) {
         self.parked.lock().push(key);
     }
 
     /// Queues everything that waited for a table.
-    pub fn unpark(&self) {
+    pub fn queue_deferred(&self) {
         let parked = std::mem::take(&mut *self.parked.lock());
         for key in parked {
             self.add(key, Urgency::Initial);
@@ -151,8 +151,8 @@ impl HubEvents {
     /// Processes a change. Queues the keys that it concerns, except for `by`, which already has it.
     pub fn note(&self, change: &Change, by: Option<&HubKey>) {
         let urgency = match change.what {
-            What::Initial => Urgency::Initial,
-            What::Changed | What::Gone => Urgency::Live,
+            ChangeType::Initial => Urgency::Initial,
+            ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
         let add = |key: HubKey| {
             if by != Some(&key) {
@@ -214,7 +214,7 @@ impl HubEvents {
                 }
             }
             "Work" => {
-                if self.says_something_else(change) {
+                if self.changes_binding(change) {
                     add_parent(object, object.label(names::PARENT_NAMESPACE), &add);
                 }
             }
@@ -224,13 +224,15 @@ impl HubEvents {
 
     fn select(&self, id: PlacementId, change: &Change) {
         let now = match change.what {
-            What::Gone => None,
-            What::Initial | What::Changed => objects::read::<Placement>(&change.object).ok(),
+            ChangeType::Gone => None,
+            ChangeType::Initial | ChangeType::Changed => {
+                objects::read::<Placement>(&change.object).ok()
+            }
         };
         let mut placements = self.placements.write();
         let before = placements.get(&id);
         let changes = before.map_or(0, |before| before.changes.load(Ordering::Acquire));
-        let now = now.map(|placement| Interested {
+        let now = now.map(|placement| WatchedPlacement {
             uid: placement.metadata.uid.clone(),
             generation: placement.metadata.generation,
             changes: changes.into(),
@@ -248,9 +250,9 @@ impl HubEvents {
     }
 
     /// Whether anything changed of a Work that concerns its binding. That manifests are about to be applied does not.
-    fn says_something_else(&self, change: &Change) -> bool {
+    fn changes_binding(&self, change: &Change) -> bool {
         let mut said = self.said.lock();
-        if change.what == What::Gone {
+        if change.what == ChangeType::Gone {
             said.remove(&change.key);
             return true;
         }
@@ -273,25 +275,26 @@ impl HubEvents {
     }
 
     /// The change of a member that may change the results of scheduling.
-    fn news(&self, change: &Change) -> Option<News> {
+    fn news(&self, change: &Change) -> Option<MemberChange> {
         let name = &change.key.name;
         let mut traits = self.traits.lock();
-        if change.what == What::Gone {
+        if change.what == ChangeType::Gone {
             traits.remove(name);
-            return Some(News::Identity);
+            return Some(MemberChange::Identity);
         }
         let Ok(member) = objects::read::<MemberCluster>(&change.object) else {
-            return Some(News::Identity);
+            return Some(MemberChange::Identity);
         };
         let heartbeat = member.status.member_agent();
         let heartbeat = heartbeat.and_then(|agent| agent.last_received_heartbeat.as_ref());
-        let hash = |(news, value): (News, Value)| (news, self.random.hash_one(value.to_string()));
+        let hash =
+            |(news, value): (MemberChange, Value)| (news, self.random.hash_one(value.to_string()));
         let now = MemberTraits {
             hashes: member_traits(&member).map(hash),
             heartbeat: heartbeat.and_then(|time| time.parse().ok()),
         };
         let news = match traits.get(name) {
-            None => Some(News::Identity),
+            None => Some(MemberChange::Identity),
             Some(before) => {
                 let pairs = before.hashes.iter().zip(&now.hashes);
                 let changed = pairs.filter_map(|(before, now)| (before != now).then_some(now.0));
@@ -299,7 +302,9 @@ impl HubEvents {
                 let silence = now.heartbeat.zip(before.heartbeat);
                 let silence = silence.map(|(now, before)| now.duration_since(before));
                 let is_back = silence.is_none_or(|silence| silence > self.windows.heartbeat);
-                changed.chain(is_back.then_some(News::Standing)).max()
+                changed
+                    .chain(is_back.then_some(MemberChange::Standing))
+                    .max()
             }
         };
         traits.insert(Arc::clone(name), now);
@@ -364,7 +369,7 @@ impl EventHandler for HubEvents {
 
     fn completed(&self, table: &Arc<Table>) {
         if *table.side() != *DEFINITIONS {
-            self.unpark();
+            self.queue_deferred();
             self.add_all(Urgency::Initial);
         }
     }

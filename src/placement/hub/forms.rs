@@ -27,7 +27,7 @@ const RECENT: usize = 8 << 20;
 
 /// The stored objects of a placement, each parsed once for a version.
 #[derive(Default)]
-pub struct Known {
+pub struct PlacementForms {
     pub(super) policies: LabelledForms<PolicySnapshot>,
     pub(super) snapshots: LabelledForms<ResourceSnapshot>,
     pub(super) bindings: LabelledForms<Binding>,
@@ -38,7 +38,7 @@ pub struct Known {
     pub(super) worked: Option<Instant>,
 }
 
-impl Known {
+impl PlacementForms {
     fn bytes(&self) -> usize {
         let selected = self.selected.as_ref();
         let selected = selected.map_or(0, |(_, selected)| selected.bytes());
@@ -55,15 +55,15 @@ impl Known {
 
 /// The facts known at the end of passes, for the placements that were processed last.
 #[derive(Default)]
-pub struct Recent {
-    young: HashMap<PlacementId, Known>,
-    old: HashMap<PlacementId, Known>,
+pub struct FormCache {
+    young: HashMap<PlacementId, PlacementForms>,
+    old: HashMap<PlacementId, PlacementForms>,
     /// The size of the young entries.
     bytes: usize,
 }
 
-impl Recent {
-    pub(super) fn take(&mut self, id: &PlacementId) -> Known {
+impl FormCache {
+    pub(super) fn take(&mut self, id: &PlacementId) -> PlacementForms {
         if let Some(known) = self.young.remove(id) {
             self.bytes = self.bytes.saturating_sub(known.bytes());
             return known;
@@ -71,7 +71,7 @@ impl Recent {
         self.old.remove(id).unwrap_or_default()
     }
 
-    pub(super) fn put(&mut self, id: &PlacementId, known: Known) {
+    pub(super) fn put(&mut self, id: &PlacementId, known: PlacementForms) {
         if self.bytes > RECENT / 2 {
             self.old = std::mem::take(&mut self.young);
             self.bytes = 0;
@@ -99,7 +99,7 @@ impl HubForms {
         Self {
             cluster_override_specs: Forms::of(watch("ClusterResourceOverride").table()),
             override_specs: Forms::of(watch("ResourceOverride").table()),
-            clusters: Forms::of(watch("MemberCluster").table()).or(silent),
+            clusters: Forms::of(watch("MemberCluster").table()).or(unreadable_member),
             cluster_overrides: Forms::of(watch("ClusterResourceOverrideSnapshot").table()),
             evictions: Forms::of(watch("ClusterResourcePlacementEviction").table()),
             overrides: Forms::of(watch("ResourceOverrideSnapshot").table()),
@@ -109,7 +109,7 @@ impl HubForms {
 
 /// The form of a member that cannot be read: it exists, so that its objects stay, and has no content, so that it gets
 /// no new ones.
-pub(super) fn silent(text: &[u8]) -> Option<MemberCluster> {
+pub(super) fn unreadable_member(text: &[u8]) -> Option<MemberCluster> {
     #[derive(serde::Deserialize)]
     struct Named {
         metadata: Metadata,

@@ -13,23 +13,23 @@ use hawser_placement::hub::members::{
 };
 use hawser_placement::names;
 use hawser_placement::types::cluster::{InternalMemberCluster, MemberCluster};
-use hawser_placement::types::{Metadata, Truth, condition};
-use hawser_runtime::cluster::connection::{AskError, Call};
+use hawser_placement::types::{ConditionStatus, Metadata, condition};
+use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::cluster::wire::collection;
 use hawser_sync::{Seen, Store as _};
 
-use super::error::Broken;
+use super::error::HubPassError;
 use super::key::HubKey;
 use super::objects;
-use super::passes::{HubWorld, time};
+use super::passes::{HubController, time};
 
 const KIND: &str = "MemberCluster";
 /// More rounds than any pass over a member needs.
 const ROUNDS: usize = 16;
 
-impl HubWorld {
-    pub(super) async fn member(&self, name: &Arc<str>) -> Result<Outcome, Broken> {
+impl HubController {
+    pub(super) async fn member(&self, name: &Arc<str>) -> Result<Outcome, HubPassError> {
         let by = HubKey::Member(Arc::clone(name));
         for _ in 0..ROUNDS {
             let Some(member) = self.get::<MemberCluster>(KIND, None, name)? else {
@@ -55,7 +55,7 @@ impl HubWorld {
             let internal: Option<InternalMemberCluster> =
                 self.get("InternalMemberCluster", Some(&namespace), name)?;
             let now = Timestamp::now();
-            let left = self.patience(&member, now);
+            let left = self.time_left(&member, now);
             let view = MemberView {
                 member: &member,
                 internal: internal.as_ref(),
@@ -70,7 +70,7 @@ impl HubWorld {
                         "the member did not leave in time; deleting its Works"
                     );
                 }
-                self.let_go(&by, &member).await?;
+                self.remove_remaining_objects(&by, &member).await?;
                 return Ok(Outcome::Settled);
             }
             let stages = decide(&view);
@@ -81,17 +81,17 @@ impl HubWorld {
                 });
             }
             for write in stages.into_stages().flatten() {
-                self.tell_of(&member, &write);
+                self.record_write(&member, &write);
                 self.send(&by, write).await?;
             }
         }
-        Err(Broken::Failed(
+        Err(HubPassError::Failed(
             "each write requires another one; the pass was stopped".to_owned(),
         ))
     }
 
     /// The time that a member in deletion has left to leave.
-    fn patience(&self, member: &MemberCluster, now: Timestamp) -> Option<SignedDuration> {
+    fn time_left(&self, member: &MemberCluster, now: Timestamp) -> Option<SignedDuration> {
         let since: Timestamp = member.metadata.deletion_timestamp.as_ref()?.parse().ok()?;
         Some(
             self.rules
@@ -101,7 +101,7 @@ impl HubWorld {
     }
 
     /// Sends events and updates metrics for a write.
-    fn tell_of(&self, member: &MemberCluster, write: &HubWrite) {
+    fn record_write(&self, member: &MemberCluster, write: &HubWrite) {
         let metadata = &member.metadata;
         match write {
             HubWrite::Create(_) => self.record(
@@ -122,30 +122,30 @@ impl HubWorld {
                     let before = before.map(|one| one.status);
                     let said = status["conditions"].as_array().into_iter().flatten();
                     let new = said.into_iter().find(|one| one["type"] == type_);
-                    let new = new.and_then(|new| Truth::deserialize(&new["status"]).ok());
+                    let new = new.and_then(|new| ConditionStatus::deserialize(&new["status"]).ok());
                     new.filter(|new| before != Some(*new))
                         .map(|new| (before, new))
                 };
-                if let Some((_, Truth::True)) = said("ReadyToJoin") {
+                if let Some((_, ConditionStatus::True)) = said("ReadyToJoin") {
                     let message = "Member cluster is ready to join";
                     self.record(KIND, metadata, "MemberClusterReadyToJoin", message);
                 }
                 match said("Joined") {
-                    Some((_, Truth::True)) => {
+                    Some((_, ConditionStatus::True)) => {
                         self.numbers.joined();
                         let message = "Member cluster has joined";
                         self.record(KIND, metadata, "MemberClusterJoined", message);
                     }
-                    Some((_, Truth::False)) => {
+                    Some((_, ConditionStatus::False)) => {
                         let message = "Member cluster has left";
                         self.record(KIND, metadata, "MemberClusterLeft", message);
                     }
-                    Some((Some(_), Truth::Unknown)) => {
+                    Some((Some(_), ConditionStatus::Unknown)) => {
                         let message = "Member cluster does not report whether it has joined";
                         self.record(KIND, metadata, "MemberClusterJoinStateUnknown", message);
                     }
                     // A new member has not said anything yet.
-                    Some((None, Truth::Unknown)) | None => {}
+                    Some((None, ConditionStatus::Unknown)) | None => {}
                 }
             }
             HubWrite::Delete { .. } => {}
@@ -153,7 +153,7 @@ impl HubWorld {
     }
 
     /// Lays the foundation of a member: once in each process, and whenever its spec has changed.
-    async fn found(&self, name: &Arc<str>, member: &MemberCluster) -> Result<(), Broken> {
+    async fn found(&self, name: &Arc<str>, member: &MemberCluster) -> Result<(), HubPassError> {
         let uid = member.metadata.uid.clone().unwrap_or_default();
         if is_founded(member) && self.founded.lock().get(name) == Some(&uid) {
             return Ok(());
@@ -168,12 +168,12 @@ impl HubWorld {
             foundation(member).into_iter().zip(parts).zip(events)
         {
             let about = format!("{} {}", object["kind"], object["metadata"]["name"]);
-            let laid = self.lay(&object, part).await;
-            let laid = laid.map_err(|error| Broken::Failed(format!("{about}: {error}")))?;
+            let laid = self.create_or_update(&object, part).await;
+            let laid = laid.map_err(|error| HubPassError::Failed(format!("{about}: {error}")))?;
             match laid {
-                Laid::Same => {}
-                Laid::Created => self.record(KIND, &member.metadata, created, &about),
-                Laid::Updated => self.record(KIND, &member.metadata, updated, &about),
+                ApplyOutcome::Same => {}
+                ApplyOutcome::Created => self.record(KIND, &member.metadata, created, &about),
+                ApplyOutcome::Updated => self.record(KIND, &member.metadata, updated, &about),
             }
         }
         self.founded.lock().insert(Arc::clone(name), uid);
@@ -181,7 +181,11 @@ impl HubWorld {
     }
 
     /// Creates an object, or updates one part of it.
-    async fn lay(&self, object: &Value, part: &str) -> Result<Laid, AskError> {
+    async fn create_or_update(
+        &self,
+        object: &Value,
+        part: &str,
+    ) -> Result<ApplyOutcome, RequestError> {
         let kind = object["kind"].as_str().unwrap_or_default();
         let metadata = &object["metadata"];
         let all = collection(
@@ -193,7 +197,7 @@ impl HubWorld {
         let found = match self.hub.ask(Call::get(&*one)).await {
             Err(error) if error.code() == Some(404) => {
                 self.hub.ask(Call::post(all, object)).await?;
-                return Ok(Laid::Created);
+                return Ok(ApplyOutcome::Created);
             }
             found => found?,
         };
@@ -209,14 +213,18 @@ impl HubWorld {
             (found[part] == object[part], json!({part: object[part]}))
         };
         if is_same {
-            return Ok(Laid::Same);
+            return Ok(ApplyOutcome::Same);
         }
         self.hub.ask(Call::merge_patch(one, &patch)).await?;
-        Ok(Laid::Updated)
+        Ok(ApplyOutcome::Updated)
     }
 
     /// Removes the remaining objects of a member that has no agent any more. The objects that it applied stay in it.
-    async fn let_go(&self, by: &HubKey, member: &MemberCluster) -> Result<(), Broken> {
+    async fn remove_remaining_objects(
+        &self,
+        by: &HubKey,
+        member: &MemberCluster,
+    ) -> Result<(), HubPassError> {
         let namespace = names::member_namespace(&member.metadata.name);
         for key in self.table("Work")?.keys_of("", Some(&namespace)) {
             let Seen::Present(object) = self.cache.get(&key) else {
@@ -224,7 +232,8 @@ impl HubWorld {
             };
             let metadata = &object.as_value()["metadata"];
             let metadata = Metadata::deserialize(metadata);
-            let metadata = metadata.map_err(|error| Broken::Failed(format!("{key}: {error}")))?;
+            let metadata =
+                metadata.map_err(|error| HubPassError::Failed(format!("{key}: {error}")))?;
             let finalizers = &[names::WORK_FINALIZER];
             if let Some(write) = HubWrite::remove_finalizers("Work", &metadata, finalizers) {
                 self.send(by, write).await?;
@@ -235,7 +244,7 @@ impl HubWorld {
             // A namespace that is not empty yet says 409 to a second deletion.
             Err(error) if !matches!(error.code(), Some(404 | 409)) => {
                 let problem = format!("deleting namespace {namespace}: {error}");
-                return Err(Broken::Failed(problem));
+                return Err(HubPassError::Failed(problem));
             }
             _ => {}
         }
@@ -249,7 +258,7 @@ impl HubWorld {
     }
 }
 
-enum Laid {
+enum ApplyOutcome {
     Same,
     Created,
     Updated,

@@ -15,10 +15,10 @@ use hawser_runtime::cluster::wire::{Endpoint, Router};
 use hawser_sync::{Answer, Failure, Request, Scope, Seen, Store as _};
 use kube_lang::object::Gvk;
 
-use super::error::Broken;
+use super::error::HubPassError;
 use super::key::HubKey;
 use super::objects::HUB;
-use super::passes::HubWorld;
+use super::passes::HubController;
 
 /// The delay after which a status that the hub refused is written again.
 const AGAIN: Duration = Duration::from_mins(1);
@@ -38,7 +38,7 @@ impl Router for OneResource {
     }
 }
 
-impl HubWorld {
+impl HubController {
     /// Writes what the cluster of a placement reports; returns when to try again what was refused.
     pub(super) async fn mirror(
         &self,
@@ -46,7 +46,7 @@ impl HubWorld {
         placement: &Placement,
         bindings: &[Binding],
         works: &[WorkOutline],
-    ) -> Result<Option<Duration>, Broken> {
+    ) -> Result<Option<Duration>, HubPassError> {
         let mut again = None;
         for (of, status) in statuses(placement, bindings, works) {
             if let Some(problem) = self.mirror_one(by, &of, status).await? {
@@ -64,7 +64,7 @@ impl HubWorld {
         by: &HubKey,
         of: &ResourceIdentifier,
         status: &Value,
-    ) -> Result<Option<String>, Broken> {
+    ) -> Result<Option<String>, HubPassError> {
         let kind = Arc::new(Gvk::new(&of.group, &of.version, &of.kind));
         let Some(resource) = self.selectable.resource(&kind) else {
             return Ok(None);
@@ -88,12 +88,14 @@ impl HubWorld {
         };
         let request = Request::ReplaceStatus { key, object };
         let sent = self.client.send(&router, None, &|| Ok(()), &request).await;
-        let (answer, changes) = sent.map_err(|contest| Broken::Contested(contest.wait))?;
+        let (answer, changes) = sent.map_err(|contest| HubPassError::Contested(contest.wait))?;
         for change in &changes {
             self.events.note(change, Some(by));
         }
         match answer {
-            Answer::Failed(Failure::Conflict | Failure::OtherIncarnation) => Err(Broken::Stale),
+            Answer::Failed(Failure::Conflict | Failure::OtherIncarnation) => {
+                Err(HubPassError::Stale)
+            }
             Answer::Failed(failure) => Ok(Some(failure.to_string())),
             _ => Ok(None),
         }

@@ -11,10 +11,10 @@ use hawser_placement::hub::evictions::was_valid;
 use hawser_placement::status::Step;
 use hawser_placement::types::eviction::Eviction;
 use hawser_placement::types::placement::Placement;
-use hawser_placement::types::{Truth, condition};
+use hawser_placement::types::{ConditionStatus, condition};
 use hawser_runtime::cluster::queue::{Outcome, QueueState};
 use hawser_runtime::process::metrics::Metrics;
-use hawser_runtime::process::metrics::text::{Counter, Family, Gauge, Histogram, Name};
+use hawser_runtime::process::metrics::text::{Counter, Gauge, Histogram, MetricFamily, Name};
 
 use super::key::PlacementId;
 use super::runs::numbers::RunNumbers;
@@ -30,27 +30,27 @@ const MILLISECONDS: &[f64] = &[
 type StatusLabels = [String; 6];
 
 /// All numbers of the process.
-pub struct HubNumbers {
+pub struct HubMetrics {
     pub metrics: Arc<Metrics>,
-    statuses: Family<Gauge>,
+    statuses: MetricFamily<Gauge>,
     /// The last status of each placement: its series ends with the next one.
     last: Mutex<HashMap<PlacementId, StatusLabels>>,
-    evictions: Family<Gauge>,
+    evictions: MetricFamily<Gauge>,
     /// Evictions with a series, and whether they were valid.
     evicted: Mutex<HashMap<String, &'static str>>,
-    cycles: Family<Histogram>,
-    scheduling: Family<Gauge>,
-    reconciles: Family<Counter>,
-    errors: Family<Counter>,
-    times: Family<Histogram>,
-    most: Family<Gauge>,
-    active: Family<Gauge>,
-    joins: Family<Counter>,
-    leaves: Family<Counter>,
+    cycles: MetricFamily<Histogram>,
+    scheduling: MetricFamily<Gauge>,
+    reconciles: MetricFamily<Counter>,
+    errors: MetricFamily<Counter>,
+    times: MetricFamily<Histogram>,
+    most: MetricFamily<Gauge>,
+    active: MetricFamily<Gauge>,
+    joins: MetricFamily<Counter>,
+    leaves: MetricFamily<Counter>,
     pub runs: RunNumbers,
 }
 
-impl HubNumbers {
+impl HubMetrics {
     pub fn new() -> Arc<Self> {
         let name = |text, help, labels, bounds| Name {
             text,
@@ -61,7 +61,7 @@ impl HubNumbers {
         let of = &["controller"];
         Arc::new(Self {
             metrics: Arc::new(Metrics::new()),
-            statuses: Family::unused(name(
+            statuses: MetricFamily::unused(name(
                 "fleet_workload_placement_status_last_timestamp_seconds",
                 "Time of the last change of a placement's status.",
                 &[
@@ -75,62 +75,62 @@ impl HubNumbers {
                 SECONDS,
             )),
             last: Mutex::default(),
-            evictions: Family::unused(name(
+            evictions: MetricFamily::unused(name(
                 "fleet_workload_eviction_complete",
                 "Time at which an eviction ended.",
                 &["name", "isCompleted", "isValid"],
                 SECONDS,
             )),
             evicted: Mutex::default(),
-            cycles: Family::unused(name(
+            cycles: MetricFamily::unused(name(
                 "scheduling_cycle_duration_milliseconds",
                 "Duration of rounds of decisions about a placement, scheduling included, in milliseconds.",
                 &["is_failed", "needs_requeue"],
                 MILLISECONDS,
             )),
-            scheduling: Family::new(name(
+            scheduling: MetricFamily::new(name(
                 "scheduling_active_workers",
                 "Number of running passes of the hub.",
                 &[],
                 SECONDS,
             )),
-            reconciles: Family::unused(name(
+            reconciles: MetricFamily::unused(name(
                 "fleet_workload_reconcile_total",
                 "Number of passes by their result.",
                 &["controller", "result"],
                 SECONDS,
             )),
-            errors: Family::unused(name(
+            errors: MetricFamily::unused(name(
                 "fleet_workload_reconcile_errors_total",
                 "Number of failed passes.",
                 of,
                 SECONDS,
             )),
-            times: Family::unused(name(
+            times: MetricFamily::unused(name(
                 "fleet_workload_reconcile_time_seconds",
                 "Duration of passes in seconds.",
                 of,
                 SECONDS,
             )),
-            most: Family::unused(name(
+            most: MetricFamily::unused(name(
                 "fleet_workload_max_concurrent_reconciles",
                 "Number of passes that may run at the same time.",
                 of,
                 SECONDS,
             )),
-            active: Family::unused(name(
+            active: MetricFamily::unused(name(
                 "fleet_workload_active_workers",
                 "Number of passes that run.",
                 of,
                 SECONDS,
             )),
-            joins: Family::new(name(
+            joins: MetricFamily::new(name(
                 "join_result_counter",
                 "Number of members that joined.",
                 &[],
                 SECONDS,
             )),
-            leaves: Family::new(name(
+            leaves: MetricFamily::new(name(
                 "leave_result_counter",
                 "Number of members that left.",
                 &[],
@@ -166,12 +166,16 @@ impl HubNumbers {
         };
         let steps = Step::all(placement.spec.reports_diff()).iter();
         let types = std::iter::once("Scheduled").chain(steps.map(|step| step.name()));
-        let mut told = ("Completed".to_owned(), Truth::True, "Completed".to_owned());
+        let mut told = (
+            "Completed".to_owned(),
+            ConditionStatus::True,
+            "Completed".to_owned(),
+        );
         for type_ in types {
             let type_ = format!("{prefix}{type_}");
             let found = condition(&placement.status.conditions, &type_);
             match found {
-                Some(found) if found.status == Truth::True => {}
+                Some(found) if found.status == ConditionStatus::True => {}
                 Some(found) => {
                     told = (type_, found.status, found.reason.clone());
                     break;

@@ -19,7 +19,7 @@ use hawser_placement::hub::overrides::{self, OverrideKind};
 use hawser_placement::hub::placement::{
     HubPolicy, HubWarning, PlacementView, WriteFailures, decide, latest_policy,
 };
-use hawser_placement::hub::{HubWrite, Place, Stages, reports};
+use hawser_placement::hub::{HubWrite, ObjectName, Stages, reports};
 use hawser_placement::names;
 use hawser_placement::selection::SelectionError;
 use hawser_placement::snapshots::{Scope as PlacementScope, Selected};
@@ -30,20 +30,20 @@ use hawser_placement::types::work::WorkOutline;
 use hawser_placement::types::{Metadata, Resource};
 use hawser_runtime::cluster::cache::{Cache, LabelledForms, Table};
 use hawser_runtime::cluster::connection::{Call, Connection};
-use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
+use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
 use hawser_runtime::cluster::queue::{Outcome, Work};
 use hawser_runtime::cluster::wire::{GuardedClient, collection};
 use hawser_runtime::controller::{Reconciler, SharedWatch};
 use hawser_runtime::errors::chain;
-use hawser_sync::{Answer, Contest, Failure, Found, Key, Labels, Request, Seen, Store as _};
+use hawser_sync::{Answer, Failure, Found, Key, Labels, Request, Seen, Store as _, WriteConflict};
 use kube_lang::names::dns1123_subdomain;
 use kube_lang::object::{Gvk, Object};
 
-use super::error::Broken;
+use super::error::HubPassError;
 use super::events::HubEvents;
-use super::forms::{HubForms, Known, Recent};
+use super::forms::{FormCache, HubForms, PlacementForms};
 use super::key::{HubKey, PlacementId};
-use super::numbers::HubNumbers;
+use super::numbers::HubMetrics;
 use super::objects::{self, HUB, HubRouter, read};
 use super::selectable::Selectable;
 
@@ -59,7 +59,7 @@ const STATUS_DELAY: Duration = Duration::from_secs(1);
 const STATUS_POLL: Duration = Duration::from_millis(100);
 
 /// The running hub.
-pub struct HubWorld {
+pub struct HubController {
     pub hub: Connection,
     pub cache: Arc<Cache>,
     pub client: Arc<GuardedClient>,
@@ -67,16 +67,16 @@ pub struct HubWorld {
     pub events: Arc<HubEvents>,
     pub selectable: Selectable,
     pub recorder: Recorder,
-    pub numbers: Arc<HubNumbers>,
-    pub rules: HubRules,
+    pub numbers: Arc<HubMetrics>,
+    pub rules: HubSettings,
     /// The source of events about placements.
     pub event_source: Arc<str>,
     /// The watches of the fleet's kinds.
     pub fleet: Vec<Arc<SharedWatch>>,
     pub forms: HubForms,
-    pub recent: Mutex<Recent>,
+    pub recent: Mutex<FormCache>,
     /// The same of update runs.
-    pub recent_runs: Mutex<Recent>,
+    pub recent_runs: Mutex<FormCache>,
     /// Each pass that writes what members wait for has a clone.
     pub placing: Arc<()>,
     /// Members whose foundation this process has looked at, by their uid.
@@ -85,7 +85,7 @@ pub struct HubWorld {
 
 /// The settings of the hub.
 #[derive(Clone, Copy, Debug)]
-pub struct HubRules {
+pub struct HubSettings {
     pub policy: HubPolicy,
     /// The time for which the hub waits for a leaving member.
     pub force_delete: SignedDuration,
@@ -100,17 +100,17 @@ pub(super) fn time(now: Timestamp) -> String {
         .to_string()
 }
 
-impl HubWorld {
+impl HubController {
     /// Whether everything that decisions depend on is known.
     fn is_known(&self) -> bool {
         self.fleet.iter().all(|watch| watch.is_complete())
     }
 
     /// The table of a kind of the fleet.
-    pub(super) fn table(&self, kind: &str) -> Result<&Arc<Table>, Broken> {
+    pub(super) fn table(&self, kind: &str) -> Result<&Arc<Table>, HubPassError> {
         let tables = self.fleet.iter().map(|watch| watch.table());
         let mut tables = tables.filter(|table| *table.kind().kind == *kind);
-        tables.next().ok_or(Broken::Unknown)
+        tables.next().ok_or(HubPassError::Unknown)
     }
 
     /// Parses the changed objects of a kind with the label of a placement.
@@ -120,10 +120,10 @@ impl HubWorld {
         kind: &str,
         id: &PlacementId,
         is_its: impl Fn(&Key, &T) -> bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), HubPassError> {
         let labels = Labels::from([(names::PARENT_PLACEMENT.to_owned(), id.name.to_string())]);
         let is_known = forms.refresh(self.table(kind)?, &labels, is_its);
-        is_known.then_some(()).ok_or(Broken::Unknown)
+        is_known.then_some(()).ok_or(HubPassError::Unknown)
     }
 
     pub(super) fn get<T: DeserializeOwned>(
@@ -131,11 +131,11 @@ impl HubWorld {
         kind: &str,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<T>, Broken> {
+    ) -> Result<Option<T>, HubPassError> {
         match self.cache.get(&objects::key(kind, namespace, name)) {
-            Seen::Unknown => Err(Broken::Unknown),
+            Seen::Unknown => Err(HubPassError::Unknown),
             Seen::Absent => Ok(None),
-            Seen::Present(object) => read(&object).map(Some).map_err(Broken::Failed),
+            Seen::Present(object) => read(&object).map(Some).map_err(HubPassError::Failed),
         }
     }
 
@@ -143,8 +143,8 @@ impl HubWorld {
         &self,
         scope: PlacementScope,
         id: &PlacementId,
-        known: &mut Known,
-    ) -> Result<(), Broken> {
+        known: &mut PlacementForms,
+    ) -> Result<(), HubPassError> {
         let near = &id.namespace;
         self.refresh(
             &mut known.policies,
@@ -171,7 +171,7 @@ impl HubWorld {
         &self,
         id: &PlacementId,
         placement: &Placement,
-        known: &mut Known,
+        known: &mut PlacementForms,
     ) -> Result<Arc<Selected>, SelectionError> {
         let latest = latest_policy(known.policies.all());
         let latest = latest.and_then(|latest| latest.spec.policy.as_ref());
@@ -192,9 +192,9 @@ impl HubWorld {
         }
     }
 
-    async fn placement(&self, id: &PlacementId) -> Result<Outcome, Broken> {
+    async fn placement(&self, id: &PlacementId) -> Result<Outcome, HubPassError> {
         let mut known = self.recent.lock().take(id);
-        let worked = self.work_on(id, &mut known).await;
+        let worked = self.reconcile_placement(id, &mut known).await;
         let is_there = worked.is_ok() && !matches!(self.cache.get(&id.key()), Seen::Absent);
         if is_there {
             self.recent.lock().put(id, known);
@@ -202,7 +202,11 @@ impl HubWorld {
         worked
     }
 
-    async fn work_on(&self, id: &PlacementId, known: &mut Known) -> Result<Outcome, Broken> {
+    async fn reconcile_placement(
+        &self,
+        id: &PlacementId,
+        known: &mut PlacementForms,
+    ) -> Result<Outcome, HubPassError> {
         let by = HubKey::Placement(id.clone());
         let scope = match id.namespace {
             None => PlacementScope::Cluster,
@@ -212,7 +216,7 @@ impl HubWorld {
         if id.namespace.is_none() {
             match self.evict(id, &by, known).await {
                 // The evictions wait; the placement goes on.
-                Err(Broken::Failed(problem)) => {
+                Err(HubPassError::Failed(problem)) => {
                     warn!(placement = %id.name, problem, "cannot decide about evictions; retrying");
                     is_undecided = true;
                 }
@@ -239,7 +243,7 @@ impl HubWorld {
                 None => None,
                 Some(near) => match self.get(reports::KIND, Some(near), &id.name) {
                     // It harms itself alone.
-                    Err(Broken::Failed(problem)) => {
+                    Err(HubPassError::Failed(problem)) => {
                         failures.report = Some(problem);
                         None
                     }
@@ -268,7 +272,7 @@ impl HubWorld {
             let is_again = decided.as_ref().is_ok_and(|round| !round.stages.is_empty());
             self.numbers
                 .cycle(began.elapsed(), decided.is_err(), is_again);
-            let round = decided.map_err(|problem| Broken::Failed(problem.to_string()))?;
+            let round = decided.map_err(|problem| HubPassError::Failed(problem.to_string()))?;
             if let Some(problem) = &round.problem {
                 warn!(placement = %id.name, problem, "an override is left out");
             }
@@ -312,14 +316,14 @@ impl HubWorld {
                 }
             }
         }
-        Err(Broken::Failed(
+        Err(HubPassError::Failed(
             "each write requires another one; the pass was stopped".to_owned(),
         ))
     }
 
     /// The time for which the status of a placement waits: until members have answered, and while other placements are on
     /// their way to members. Then it is written once instead of several times, and holds up nothing.
-    fn deferral(&self, known: &Known) -> Option<Duration> {
+    fn deferral(&self, known: &PlacementForms) -> Option<Duration> {
         let left = STATUS_DELAY.checked_sub(known.worked?.elapsed())?;
         let is_answered = |work: &WorkOutline| {
             let mut conditions = work.status.conditions.iter();
@@ -334,7 +338,12 @@ impl HubWorld {
     }
 
     /// Carries out the evictions of a placement, one after the other, so that each one knows what the last one took.
-    async fn evict(&self, id: &PlacementId, by: &HubKey, known: &mut Known) -> Result<(), Broken> {
+    async fn evict(
+        &self,
+        id: &PlacementId,
+        by: &HubKey,
+        known: &mut PlacementForms,
+    ) -> Result<(), HubPassError> {
         for _ in 0..ROUNDS {
             let all = self.forms.evictions.all();
             let open = all
@@ -370,12 +379,12 @@ impl HubWorld {
             }
         }
         // More of them than a pass takes; the next one goes on.
-        Err(Broken::Contested(Duration::ZERO))
+        Err(HubPassError::Contested(Duration::ZERO))
     }
 
     /// The budget of a placement, read at this moment: one that was made before an eviction holds it back, whichever
     /// event comes first.
-    async fn budget(&self, placement: &str) -> Result<Option<DisruptionBudget>, Broken> {
+    async fn budget(&self, placement: &str) -> Result<Option<DisruptionBudget>, HubPassError> {
         self.ask("ClusterResourcePlacementDisruptionBudget", None, placement)
             .await
     }
@@ -386,7 +395,7 @@ impl HubWorld {
         kind: &str,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<T>, Broken> {
+    ) -> Result<Option<T>, HubPassError> {
         // Whatever somebody wrote becomes a part of a path only if it can be a name.
         if !dns1123_subdomain(name).is_empty() {
             return Ok(None);
@@ -394,10 +403,10 @@ impl HubWorld {
         let all = collection(&objects::gvk(kind), namespace, &objects::resource(kind));
         let found = match self.hub.ask(Call::get(format!("{all}/{name}"))).await {
             Err(error) if error.code() == Some(404) => return Ok(None),
-            found => found.map_err(|error| Broken::Failed(chain(&error)))?,
+            found => found.map_err(|error| HubPassError::Failed(chain(&error)))?,
         };
         let read = serde_json::from_value(found).map(Some);
-        read.map_err(|error| Broken::Failed(format!("{kind} {name}: {error}")))
+        read.map_err(|error| HubPassError::Failed(format!("{kind} {name}: {error}")))
     }
 
     async fn stages(
@@ -406,7 +415,7 @@ impl HubWorld {
         by: &HubKey,
         stages: Stages,
         failures: &mut WriteFailures,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), HubPassError> {
         for stage in stages.into_stages() {
             self.stage(id, by, stage, failures).await?;
         }
@@ -421,7 +430,7 @@ impl HubWorld {
         by: &HubKey,
         stage: Vec<HubWrite>,
         failures: &mut WriteFailures,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), HubPassError> {
         let sent = stage.into_iter().map(async |write| {
             let part = PlacementPart::of(&write, &self.cache);
             (part, self.send(by, write).await)
@@ -431,15 +440,15 @@ impl HubWorld {
                 (_, Ok(Some(object))) if objects::is_of_fleet(&object.gvk()) => {
                     let is_placement = object.kind().ends_with("ResourcePlacement");
                     if is_placement && object.root().contains_key("status") {
-                        let placement = read(&object).map_err(Broken::Failed)?;
+                        let placement = read(&object).map_err(HubPassError::Failed)?;
                         self.numbers.placement(id, &placement);
                     }
                 }
                 (_, Ok(_)) => {}
-                (Some(PlacementPart::Works(binding)), Err(Broken::Failed(problem))) => {
+                (Some(PlacementPart::Works(binding)), Err(HubPassError::Failed(problem))) => {
                     failures.works.insert(binding, problem);
                 }
-                (Some(PlacementPart::Report), Err(Broken::Failed(problem))) => {
+                (Some(PlacementPart::Report), Err(HubPassError::Failed(problem))) => {
                     failures.report = Some(problem);
                 }
                 (_, Err(broken)) => return Err(broken),
@@ -448,7 +457,7 @@ impl HubWorld {
         Ok(())
     }
 
-    async fn overriding(&self, id: &PlacementId) -> Result<Outcome, Broken> {
+    async fn reconcile_override(&self, id: &PlacementId) -> Result<Outcome, HubPassError> {
         let near = id.namespace.as_deref();
         if near.is_none() {
             let kind = OverrideKind::Cluster;
@@ -476,7 +485,7 @@ impl HubWorld {
         kind: OverrideKind,
         one: Option<Resource<Spec, Status>>,
         problems: Option<Problems>,
-    ) -> Result<Outcome, Broken> {
+    ) -> Result<Outcome, HubPassError> {
         let problems = problems.unwrap_or_default().join("; ");
         match &one {
             Some(one) if !problems.is_empty() && !one.metadata.in_deletion() => {
@@ -501,13 +510,13 @@ impl HubWorld {
         id: &PlacementId,
         kind: OverrideKind,
         one: Option<Resource<Spec, Status>>,
-    ) -> Result<Outcome, Broken> {
+    ) -> Result<Outcome, HubPassError> {
         let Some(one) = one else {
             return Ok(Outcome::Settled);
         };
         let labels = Labels::from([(names::PARENT_OVERRIDE.to_owned(), id.name.to_string())]);
         let Found::All(all) = self.cache.find(&objects::scope(kind.snapshot()), &labels) else {
-            return Err(Broken::Unknown);
+            return Err(HubPassError::Unknown);
         };
         let near = id.namespace.as_deref();
         let its = all.iter().filter(|(_, object)| object.namespace() == near);
@@ -518,9 +527,9 @@ impl HubWorld {
             metadata.map(|metadata| (metadata, hash.unwrap_or_default().to_owned()))
         });
         let snapshots: Result<Vec<(Metadata, String)>, _> = snapshots.collect();
-        let snapshots = snapshots.map_err(|error| Broken::Failed(error.to_string()))?;
+        let snapshots = snapshots.map_err(|error| HubPassError::Failed(error.to_string()))?;
         let stages = overrides::decide(kind, &one, &snapshots)
-            .map_err(|error| Broken::Failed(error.to_string()))?;
+            .map_err(|error| HubPassError::Failed(error.to_string()))?;
         let by = HubKey::Override(id.clone());
         for write in stages.into_stages().flatten() {
             self.send(&by, write).await?;
@@ -533,15 +542,15 @@ impl HubWorld {
         &self,
         by: &HubKey,
         write: HubWrite,
-    ) -> Result<Option<Arc<Object>>, Broken> {
+    ) -> Result<Option<Arc<Object>>, HubPassError> {
         let is_deletion = matches!(write, HubWrite::Delete { .. });
         let request = self.request(write)?;
         let sent = self.client.send(&self.router, None, &|| Ok(()), &request);
         let (answer, changes) = match sent.await {
             Ok(sent) => sent,
-            Err(Contest { place, wait }) => {
+            Err(WriteConflict { place, wait }) => {
                 warn!(place, about = ?by, "another writer undoes each write; waiting");
-                return Err(Broken::Contested(wait));
+                return Err(HubPassError::Contested(wait));
             }
         };
         for change in &changes {
@@ -555,19 +564,19 @@ impl HubWorld {
             }
             Answer::Failed(
                 Failure::Conflict | Failure::AlreadyExists | Failure::OtherIncarnation,
-            ) => Err(Broken::Stale),
+            ) => Err(HubPassError::Stale),
             Answer::Failed(failure) => {
                 let about = request.key().map(ToString::to_string).unwrap_or_default();
-                Err(Broken::Failed(format!("{about}: {failure}")))
+                Err(HubPassError::Failed(format!("{about}: {failure}")))
             }
         }
     }
 
-    fn request(&self, write: HubWrite) -> Result<Request, Broken> {
+    fn request(&self, write: HubWrite) -> Result<Request, HubPassError> {
         Ok(match write {
             HubWrite::Create(object) => {
                 let object =
-                    Object::new(object).map_err(|error| Broken::Failed(error.to_string()))?;
+                    Object::new(object).map_err(|error| HubPassError::Failed(error.to_string()))?;
                 let kind: Gvk = object.gvk();
                 let key = objects::key(&kind.kind, object.namespace(), object.name());
                 Request::Create { key, object }
@@ -579,7 +588,7 @@ impl HubWorld {
             HubWrite::Status { place, status } => {
                 let key = key_of(&place);
                 let Seen::Present(known) = self.cache.get(&key) else {
-                    return Err(Broken::Stale);
+                    return Err(HubPassError::Stale);
                 };
                 let mut object = (*known).clone();
                 object.root_mut().insert("status".to_owned(), status);
@@ -606,7 +615,7 @@ impl HubWorld {
         self.recorder.record(Note {
             connection: self.hub.clone(),
             tenant: key.to_string().into(),
-            about: About {
+            about: InvolvedObject {
                 key,
                 uid: about.uid.as_deref().map(Arc::from),
             },
@@ -646,7 +655,7 @@ fn before<'a, Spec, Status>(
     })
 }
 
-fn key_of(place: &Place) -> Key {
+fn key_of(place: &ObjectName) -> Key {
     objects::key(place.kind, place.namespace.as_deref(), &place.name)
 }
 
@@ -680,21 +689,21 @@ impl PlacementPart {
     }
 }
 
-impl Reconciler for HubWorld {
+impl Reconciler for HubController {
     type Key = HubKey;
 
     async fn reconcile(self: &Arc<Self>, work: &Work<HubKey>) -> Outcome {
         if !self.is_known() {
-            self.events.park(work.key.clone());
+            self.events.defer(work.key.clone());
             // The last list may have come in between.
             if self.is_known() {
-                self.events.unpark();
+                self.events.queue_deferred();
             }
             return Outcome::Settled;
         }
         let worked = match &work.key {
             HubKey::Placement(id) => self.placement(id).await,
-            HubKey::Override(id) => self.overriding(id).await,
+            HubKey::Override(id) => self.reconcile_override(id).await,
             HubKey::Member(name) => self.member(name).await,
             HubKey::Run(id) => self.run(id).await,
         };

@@ -17,7 +17,7 @@ use hawser_placement::types::definitions::PATH;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 #[cfg(feature = "webhook")]
-use hawser_runtime::cluster::connection::AskError;
+use hawser_runtime::cluster::connection::RequestError;
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::events as recorded;
 use hawser_runtime::cluster::feed::{Content, Pace};
@@ -31,9 +31,9 @@ use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeErro
 use super::catalog::{Catalog, CatalogError};
 use super::events::HubEvents;
 use super::forms::HubForms;
-use super::numbers::HubNumbers;
+use super::numbers::HubMetrics;
 use super::objects::{self, DEFINITIONS, HUB, HubRouter};
-use super::passes::{self, HubRules, HubWorld};
+use super::passes::{self, HubController, HubSettings};
 use super::selectable::{Selectable, SelectionRules};
 #[cfg(feature = "webhook")]
 use super::webhook::{HubReviewer, HubWebhook};
@@ -51,7 +51,7 @@ pub struct HubOptions {
     /// Requests a second to the hub.
     pub per_second: Option<NonZeroU32>,
     pub selection: SelectionRules,
-    pub rules: HubRules,
+    pub rules: HubSettings,
     /// The source of events about placements.
     pub event_source: Arc<str>,
     #[cfg(feature = "webhook")]
@@ -74,7 +74,7 @@ pub enum HubError {
     Webhook(#[from] WebhookError),
     #[cfg(feature = "webhook")]
     #[error("asking who the hub is, for its guard rail")]
-    Identity(#[source] Box<AskError>),
+    Identity(#[source] Box<RequestError>),
     #[error("the hub does not serve {0}: install the CRDs in {PATH}")]
     Definitions(String),
     #[error("lost the leadership: another hub may lead now")]
@@ -99,7 +99,7 @@ const DISCOVERY_AFTER_CHANGE: [Duration; 6] = [
 
 /// Runs until a signal or an error stops it.
 pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), HubError> {
-    let numbers = HubNumbers::new();
+    let numbers = HubMetrics::new();
     let health = Arc::new(Health::missing(["hub"]));
     let _pages = pages(&options, &numbers, &health, &stop).await?;
     let lookup = Lookup {
@@ -169,7 +169,7 @@ async fn webhook(
     let Some(mut given) = options.webhook.clone() else {
         return Ok(None);
     };
-    let known = given.trust_itself(hub).await;
+    let known = given.exempt_hub(hub).await;
     known.map_err(|error| HubError::Identity(Box::new(error)))?;
     let reviewer = HubReviewer::new(hub.clone(), given.guards.clone());
     let site = given.site();
@@ -220,7 +220,7 @@ impl Working {
         hub: &Connection,
         options: &HubOptions,
         catalog: Catalog,
-        numbers: &Arc<HubNumbers>,
+        numbers: &Arc<HubMetrics>,
         health: &Arc<Health>,
     ) -> Self {
         let cache = Cache::new();
@@ -236,7 +236,7 @@ impl Working {
         let fleet = objects::FLEET.iter().map(|kind| watch(kind)).collect();
         let selectable = Selectable::new(hub, &cache, &watches, options.selection.clone());
         selectable.learn(catalog);
-        let world = Arc::new(HubWorld {
+        let world = Arc::new(HubController {
             hub: hub.clone(),
             client: GuardedClient::new(&cache),
             cache,
@@ -279,7 +279,7 @@ impl Working {
 }
 
 /// Watches the selected objects.
-async fn follow_selectors(world: Arc<HubWorld>) {
+async fn follow_selectors(world: Arc<HubController>) {
     loop {
         world.events.selected.notified().await;
         world.selectable.follow(&world.events.selectors());
@@ -287,7 +287,7 @@ async fn follow_selectors(world: Arc<HubWorld>) {
 }
 
 /// Keeps the kinds that the hub serves up to date: soon after a definition changes, and from time to time.
-async fn follow_kinds(world: Arc<HubWorld>, watches: Arc<WatchRegistry>) {
+async fn follow_kinds(world: Arc<HubController>, watches: Arc<WatchRegistry>) {
     let watched = [
         ("CustomResourceDefinition", "customresourcedefinitions"),
         ("APIService", "apiservices"),
@@ -329,7 +329,7 @@ async fn follow_kinds(world: Arc<HubWorld>, watches: Arc<WatchRegistry>) {
 
 async fn pages(
     options: &HubOptions,
-    numbers: &Arc<HubNumbers>,
+    numbers: &Arc<HubMetrics>,
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {

@@ -22,27 +22,27 @@ use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::errors::chain;
 use hawser_sync::{Found, Labels, Store as _};
 
-use super::error::Broken;
-use super::forms::{Known, silent};
+use super::error::HubPassError;
+use super::forms::{PlacementForms, unreadable_member};
 use super::key::{HubKey, PlacementId};
 use super::objects::{self, read};
-use super::passes::{HubWorld, ROUNDS, time};
+use super::passes::{HubController, ROUNDS, time};
 
 pub(crate) mod index;
 pub(crate) mod numbers;
 
 /// The objects of users on which the begin and the failure of a run depend, read live: a run may be created right after
 /// them, before their events arrive.
-struct Live {
+struct RunInputs {
     placement: Option<Placement>,
     strategy: Option<UpdateStrategy>,
     clusters: Members,
 }
 
-impl HubWorld {
-    pub(super) async fn run(&self, id: &PlacementId) -> Result<Outcome, Broken> {
+impl HubController {
+    pub(super) async fn run(&self, id: &PlacementId) -> Result<Outcome, HubPassError> {
         let mut known = self.recent_runs.lock().take(id);
-        let worked = self.work_on_run(id, &mut known).await;
+        let worked = self.reconcile_run(id, &mut known).await;
         if matches!(worked, Ok((_, true))) {
             self.recent_runs.lock().put(id, known);
         }
@@ -50,18 +50,18 @@ impl HubWorld {
     }
 
     /// Also returns whether the run continues.
-    async fn work_on_run(
+    async fn reconcile_run(
         &self,
         id: &PlacementId,
-        known: &mut Known,
-    ) -> Result<(Outcome, bool), Broken> {
+        known: &mut PlacementForms,
+    ) -> Result<(Outcome, bool), HubPassError> {
         let by = HubKey::Run(id.clone());
         let near = id.namespace.as_deref();
         let scope = match near {
             None => PlacementScope::Cluster,
             Some(_) => PlacementScope::Namespaced,
         };
-        let mut live: Option<Live> = None;
+        let mut live: Option<RunInputs> = None;
         for _ in 0..ROUNDS {
             let Some(run) = self.get::<UpdateRun>(run_kind(scope), near, &id.name)? else {
                 self.numbers.runs.forget(id);
@@ -74,7 +74,7 @@ impl HubWorld {
             };
             let mut approvals = Vec::new();
             if !is_over(&run) || run.metadata.in_deletion() {
-                self.know_for_run(scope, &of, known, begins)?;
+                self.parse_for_run(scope, &of, known, begins)?;
                 approvals = self.approvals(scope, id, &run)?;
             }
             if begins && live.is_none() {
@@ -110,7 +110,7 @@ impl HubWorld {
                 now,
                 time: &time(now),
             });
-            let round = decided.map_err(|problem| Broken::Failed(problem.to_string()))?;
+            let round = decided.map_err(|problem| HubPassError::Failed(problem.to_string()))?;
             if round.is_failure && live.is_none() {
                 live = Some(self.live(scope, near, &run).await?);
                 continue;
@@ -139,13 +139,13 @@ impl HubWorld {
     }
 
     /// Parses the changed objects that a run depends on: the snapshots only before it begins, because they are large.
-    fn know_for_run(
+    fn parse_for_run(
         &self,
         scope: PlacementScope,
         id: &PlacementId,
-        known: &mut Known,
+        known: &mut PlacementForms,
         begins: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), HubPassError> {
         let near = &id.namespace;
         let kind = scope.policy_snapshot();
         self.refresh(&mut known.policies, kind, id, |key, _| {
@@ -171,11 +171,11 @@ impl HubWorld {
         scope: PlacementScope,
         id: &PlacementId,
         run: &UpdateRun,
-    ) -> Result<Vec<ApprovalRequest>, Broken> {
+    ) -> Result<Vec<ApprovalRequest>, HubPassError> {
         let kind = approval_kind(scope);
         let labels = Labels::from([(names::TARGET_RUN.to_owned(), id.name.to_string())]);
         let Found::All(all) = self.cache.find(&objects::scope(kind), &labels) else {
-            return Err(Broken::Unknown);
+            return Err(HubPassError::Unknown);
         };
         let its = all.iter().filter(|(key, _)| key.namespace == id.namespace);
         // An unreadable request is not approved.
@@ -200,30 +200,32 @@ impl HubWorld {
         scope: PlacementScope,
         near: Option<&str>,
         run: &UpdateRun,
-    ) -> Result<Live, Broken> {
+    ) -> Result<RunInputs, HubPassError> {
         let (placement, strategy, clusters) = tokio::try_join!(
             self.ask(scope.placement(), near, &run.spec.placement_name),
             self.ask(strategy_kind(scope), near, &run.spec.strategy_name),
-            self.members_now(),
+            self.read_members(),
         )?;
-        Ok(Live {
+        Ok(RunInputs {
             placement,
             strategy,
             clusters,
         })
     }
 
-    async fn members_now(&self) -> Result<Members, Broken> {
+    async fn read_members(&self) -> Result<Members, HubPassError> {
         let kind = "MemberCluster";
         let all = collection(&objects::gvk(kind), None, &objects::resource(kind));
         let found = self.hub.ask(Call::get(all)).await;
-        let found = found.map_err(|error| Broken::Failed(chain(&error)))?;
+        let found = found.map_err(|error| HubPassError::Failed(chain(&error)))?;
         let Some(items) = found["items"].as_array() else {
-            return Err(Broken::Failed(format!("{kind}: the answer is not a list")));
+            return Err(HubPassError::Failed(format!(
+                "{kind}: the answer is not a list"
+            )));
         };
         let members = items.iter().filter_map(|item| {
             let member = MemberCluster::deserialize(item).ok();
-            member.or_else(|| silent(item.to_string().as_bytes()))
+            member.or_else(|| unreadable_member(item.to_string().as_bytes()))
         });
         Ok(members.collect())
     }

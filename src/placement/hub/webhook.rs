@@ -15,10 +15,10 @@ use tracing::warn;
 
 use hawser_placement::admission::KindScope;
 use hawser_placement::admission::review::{
-    HubGuards, ReviewContext, Reviewed, configurations, judge, needs,
+    HubGuards, ReviewContext, ReviewTarget, configurations, judge, needs,
 };
 use hawser_placement::types::policy::ResourceSelectorTerm;
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::errors::chain;
 use kube_lang::object::Gvk;
 
@@ -51,7 +51,7 @@ impl HubWebhook {
     }
 
     /// Has the guard rail, if there is one, let the hub itself through.
-    pub async fn trust_itself(&mut self, hub: &Connection) -> Result<(), AskError> {
+    pub async fn exempt_hub(&mut self, hub: &Connection) -> Result<(), RequestError> {
         let Some(rail) = &mut self.guards.rail else {
             return Ok(());
         };
@@ -94,8 +94,8 @@ impl HubReviewer {
         }
     }
 
-    async fn verdict(&self, kind: Reviewed, request: &Value) -> Verdict {
-        if let Reviewed::ClusterPlacement | Reviewed::Placement = kind {
+    async fn verdict(&self, kind: ReviewTarget, request: &Value) -> Verdict {
+        if let ReviewTarget::ClusterPlacement | ReviewTarget::Placement = kind {
             self.learn(request).await;
         }
         let found = match needs(kind, request) {
@@ -159,7 +159,7 @@ fn kind_of(term: &ResourceSelectorTerm) -> Gvk {
 impl Reviewer for HubReviewer {
     fn review<'a>(&'a self, path: &'a str, given: Value) -> BoxFuture<'a, Option<Value>> {
         async move {
-            let kind = Reviewed::of_path(path)?;
+            let kind = ReviewTarget::of_path(path)?;
             let verdict = self.verdict(kind, &given["request"]).await;
             Some(answer(&given, verdict))
         }

@@ -15,7 +15,7 @@ use hawser_runtime::controller::lifecycle;
 
 use super::applier::{Applier, WORKERS};
 use super::membership::Membership;
-use super::numbers::MemberNumbers;
+use super::numbers::MemberMetrics;
 use super::options::MemberRules;
 use super::sides::{MemberAccess, MemberSides};
 
@@ -24,22 +24,22 @@ use super::sides::{MemberAccess, MemberSides};
 pub struct Shared {
     pub hub: Connection,
     pub rules: MemberRules,
-    pub numbers: Arc<MemberNumbers>,
+    pub numbers: Arc<MemberMetrics>,
     pub recorder: Recorder,
 }
 
 /// The members that the process acts for, by their names.
 #[derive(Clone, Default)]
-pub struct AtWork(Arc<Mutex<BTreeMap<String, Acting>>>);
+pub struct RunningMembers(Arc<Mutex<BTreeMap<String, RunningMember>>>);
 
 /// It works until it is dropped.
-struct Acting {
+struct RunningMember {
     applier: Arc<Applier>,
     working: JoinSet<()>,
     membership: AbortOnDropHandle<()>,
 }
 
-impl AtWork {
+impl RunningMembers {
     /// Begins to act for a member.
     pub fn start(&self, name: &str, member: MemberAccess, shared: &Shared) {
         let sides = MemberSides::new(name, shared.hub.clone(), member);
@@ -47,7 +47,7 @@ impl AtWork {
         let mut working = JoinSet::new();
         working.spawn(Arc::clone(&applier).run());
         let membership = tokio::spawn(Membership::new(&applier).run());
-        let acting = Acting {
+        let acting = RunningMember {
             applier,
             working,
             membership: AbortOnDropHandle::new(membership),
@@ -65,11 +65,11 @@ impl AtWork {
 
     pub async fn end_all(&self) {
         let all = std::mem::take(&mut *self.0.lock());
-        lifecycle::drain(join_all(all.into_values().map(Acting::finish))).await;
+        lifecycle::drain(join_all(all.into_values().map(RunningMember::finish))).await;
     }
 
     /// The numbers of the queues of all members together.
-    pub fn count(&self, numbers: &MemberNumbers) {
+    pub fn count(&self, numbers: &MemberMetrics) {
         let all = self.0.lock();
         let states = all.values().map(|one| one.applier.events.queue.state());
         let state = states.fold(QueueState::default(), QueueState::with);
@@ -78,7 +78,7 @@ impl AtWork {
     }
 }
 
-impl Acting {
+impl RunningMember {
     async fn finish(mut self) {
         drop(self.membership);
         self.applier.close();

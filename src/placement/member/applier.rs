@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use hawser_placement::apply::compare;
-use hawser_runtime::cluster::cache::{Cache, Change, Table, What};
+use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Table};
 use hawser_runtime::cluster::events::Recorder;
 use hawser_runtime::cluster::feed::{EventHandler, Pace};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
@@ -21,7 +21,7 @@ use hawser_sync::{Key, Seen, Store as _};
 use kube_lang::object::Gvk;
 
 use super::acting::Shared;
-use super::numbers::MemberNumbers;
+use super::numbers::MemberMetrics;
 use super::options::MemberRules;
 use super::pass::WorkPass;
 use super::sides::{APPLIED_WORK, MemberSides, WORK};
@@ -61,8 +61,8 @@ impl WorkEvents {
 impl EventHandler for WorkEvents {
     fn changed(&self, table: &Arc<Table>, change: Change) {
         let urgency = match change.what {
-            What::Initial => Urgency::Initial,
-            What::Changed | What::Gone => Urgency::Live,
+            ChangeType::Initial => Urgency::Initial,
+            ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
         let key = &change.key;
         if key.kind == *WORK || key.kind == *APPLIED_WORK {
@@ -106,7 +106,7 @@ pub struct Applier {
     pub client: Arc<GuardedClient>,
     pub events: Arc<WorkEvents>,
     pub rules: MemberRules,
-    pub numbers: Arc<MemberNumbers>,
+    pub numbers: Arc<MemberMetrics>,
     pub recorder: Recorder,
     watches: Arc<WatchRegistry>,
     /// The watches of the hub and of `AppliedWork`s.

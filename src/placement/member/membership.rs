@@ -12,8 +12,8 @@ use hawser_placement::names::WORK_FINALIZER;
 use hawser_placement::types::cluster::{
     AgentStatus, AgentType, InternalMemberCluster, MemberClusterStatus, MemberState,
 };
-use hawser_placement::types::{Condition, Truth, condition};
-use hawser_runtime::cluster::events::{About, EventText, Note};
+use hawser_placement::types::{Condition, ConditionStatus, condition};
+use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note};
 use hawser_sync::{Answer, Failure, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -65,14 +65,15 @@ impl Membership {
                         MemberState::Join => {
                             self.applier.enter(Phase::Joined);
                             if is_news || next <= Instant::now() {
-                                next = Instant::now() + self.beat(&object, internal).await;
+                                next =
+                                    Instant::now() + self.send_heartbeat(&object, internal).await;
                             }
                             Some(next)
                         }
                         MemberState::Leave => {
                             self.applier.enter(Phase::Leaving);
                             let is_done =
-                                self.is_released() && self.say_left(&object, internal).await;
+                                self.is_released() && self.report_left(&object, internal).await;
                             (!is_done).then(|| Instant::now() + RETRY)
                         }
                     }
@@ -101,7 +102,11 @@ impl Membership {
     }
 
     /// Writes a heartbeat; returns the time until the next one.
-    async fn beat(&self, object: &Object, mut internal: InternalMemberCluster) -> Duration {
+    async fn send_heartbeat(
+        &self,
+        object: &Object,
+        mut internal: InternalMemberCluster,
+    ) -> Duration {
         let now = sides::now();
         let is_healthy = self.applier.sides.is_ready().await;
         if is_healthy {
@@ -118,15 +123,19 @@ impl Membership {
         let generation = internal.metadata.generation;
         let health = if is_healthy {
             (
-                Truth::True,
+                ConditionStatus::True,
                 "InternalMemberClusterHealthy",
                 "the API server is ready",
             )
         } else {
-            (Truth::False, UNHEALTHY, "the API server is not ready")
+            (
+                ConditionStatus::False,
+                UNHEALTHY,
+                "the API server is not ready",
+            )
         };
         let joined = (
-            Truth::True,
+            ConditionStatus::True,
             "InternalMemberClusterJoined",
             "the member has joined",
         );
@@ -153,17 +162,18 @@ impl Membership {
     }
 
     /// Says that the member has left. True once the hub knows it.
-    async fn say_left(&self, object: &Object, internal: InternalMemberCluster) -> bool {
+    async fn report_left(&self, object: &Object, internal: InternalMemberCluster) -> bool {
         let mut status = internal.status;
         let generation = internal.metadata.generation;
         let agent = status.member_agent();
         let joined = agent.and_then(|agent| condition(&agent.conditions, "Joined"));
-        if joined.is_some_and(|joined| joined.status == Truth::False && joined.is_fresh(generation))
-        {
+        if joined.is_some_and(|joined| {
+            joined.status == ConditionStatus::False && joined.is_fresh(generation)
+        }) {
             return true;
         }
         let left = (
-            Truth::False,
+            ConditionStatus::False,
             "InternalMemberClusterLeft",
             "the member has left",
         );
@@ -177,14 +187,14 @@ impl Membership {
     }
 
     /// Events about what has changed.
-    fn record(&self, object: &Object, news: &[Said]) {
+    fn record(&self, object: &Object, news: &[ConditionContent]) {
         let applier = &self.applier;
         for (truth, reason, message) in news {
-            let is_problem = *reason == UNHEALTHY && *truth == Truth::False;
+            let is_problem = *reason == UNHEALTHY && *truth == ConditionStatus::False;
             let note = Note {
                 connection: applier.sides.hub.clone(),
                 tenant: applier.sides.name.as_str().into(),
-                about: About {
+                about: InvolvedObject {
                     key: applier.sides.internal(),
                     uid: object.uid().map(Arc::from),
                 },
@@ -232,15 +242,15 @@ impl Membership {
 }
 
 /// The content of a condition: status, reason, message.
-type Said = (Truth, &'static str, &'static str);
+type ConditionContent = (ConditionStatus, &'static str, &'static str);
 
 /// Writes the state of this agent, beside those of others. Returns the changes.
 fn set_agent(
     status: &mut MemberClusterStatus,
-    said: &[(&str, Said)],
+    said: &[(&str, ConditionContent)],
     generation: i64,
     now: &str,
-) -> Vec<Said> {
+) -> Vec<ConditionContent> {
     let mut news = Vec::new();
     let is_ours = |agent: &AgentStatus| agent.type_ == AgentType::MemberAgent;
     if !status.agent_status.iter().any(is_ours) {
@@ -284,7 +294,10 @@ mod tests {
             ..AgentStatus::default()
         });
         let other = status.agent_status[0].clone();
-        let joined = [("Joined", (Truth::True, "InternalMemberClusterJoined", ""))];
+        let joined = [(
+            "Joined",
+            (ConditionStatus::True, "InternalMemberClusterJoined", ""),
+        )];
         assert_eq!(set_agent(&mut status, &joined, 1, "t1"), [joined[0].1]);
         assert_eq!(set_agent(&mut status, &joined, 2, "t2"), []);
         assert_eq!(status.agent_status[0], other);

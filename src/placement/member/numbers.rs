@@ -6,20 +6,20 @@ use std::time::Duration;
 use hawser_placement::types::work::{ManifestCondition, WorkStatus};
 use hawser_placement::types::{Condition, condition};
 use hawser_runtime::process::metrics::Metrics;
-use hawser_runtime::process::metrics::text::{Counter, Family, Histogram, Name, SECONDS};
+use hawser_runtime::process::metrics::text::{Counter, Histogram, MetricFamily, Name, SECONDS};
 
 /// The value where a condition is not looked for, as differences are where objects are applied.
 const SKIPPED: &str = "Skipped";
 
 /// All numbers of the process.
-pub struct MemberNumbers {
+pub struct MemberMetrics {
     pub metrics: Arc<Metrics>,
-    times: Family<Histogram>,
-    works: Family<Counter>,
-    manifests: Family<Counter>,
+    times: MetricFamily<Histogram>,
+    works: MetricFamily<Counter>,
+    manifests: MetricFamily<Counter>,
 }
 
-impl MemberNumbers {
+impl MemberMetrics {
     pub fn new() -> Arc<Self> {
         let name = |text, help, labels| Name {
             text,
@@ -29,12 +29,12 @@ impl MemberNumbers {
         };
         Arc::new(Self {
             metrics: Arc::new(Metrics::new()),
-            times: Family::new(name(
+            times: MetricFamily::new(name(
                 "work_apply_time_seconds",
                 "Duration of passes that apply a Work.",
                 &[],
             )),
-            works: Family::unused(name(
+            works: MetricFamily::unused(name(
                 "fleet_work_processing_requests_total",
                 "Number of processed Works by the reasons of their conditions.",
                 &[
@@ -43,7 +43,7 @@ impl MemberNumbers {
                     "diff_reporting_status",
                 ],
             )),
-            manifests: Family::unused(name(
+            manifests: MetricFamily::unused(name(
                 "fleet_manifest_processing_requests_total",
                 "Number of processed manifests by the reasons of their conditions.",
                 &[

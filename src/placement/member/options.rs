@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hawser_placement::availability::Jobs;
+use hawser_placement::availability::JobTracking;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use http::{HeaderName, HeaderValue};
 use kube::config::{
@@ -13,10 +13,10 @@ use kube::config::{
 
 /// The unvalidated flags and variables.
 #[derive(Clone, Debug, Default)]
-pub struct GivenMember {
+pub struct RawMemberArgs {
     /// The name of the member.
     pub name: String,
-    pub hub: GivenHub,
+    pub hub: RawHubArgs,
     pub kubeconfig: Option<PathBuf>,
     /// The namespace on the hub that has the Secrets with the kubeconfigs of members.
     pub secrets: Option<String>,
@@ -31,7 +31,7 @@ pub struct GivenMember {
 
 /// The flags and variables for access to the hub.
 #[derive(Clone, Debug, Default)]
-pub struct GivenHub {
+pub struct RawHubArgs {
     pub kubeconfig: Option<PathBuf>,
     pub url: String,
     pub token_file: PathBuf,
@@ -50,8 +50,8 @@ pub struct GivenHub {
 /// The options of the agent.
 #[derive(Clone, Debug)]
 pub struct MemberOptions {
-    pub acts_for: ActsFor,
-    pub hub: GivenHub,
+    pub acts_for: MemberSelection,
+    pub hub: RawHubArgs,
     pub lease_namespace: Option<String>,
     pub health_address: Option<String>,
     pub metrics_address: Option<String>,
@@ -60,7 +60,7 @@ pub struct MemberOptions {
 
 /// The members that a process acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ActsFor {
+pub enum MemberSelection {
     /// The one that it runs in, or of a kubeconfig.
     One {
         name: String,
@@ -73,7 +73,7 @@ pub enum ActsFor {
 /// The settings of the agent.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberRules {
-    pub jobs: Jobs,
+    pub jobs: JobTracking,
     /// Whether the namespaces of the member are a property.
     pub reports_namespaces: bool,
     /// The time for which a Work waits for the garbage collector. Afterwards, objects with other owners no longer keep
@@ -103,7 +103,7 @@ pub enum HubConfigError {
     Use(#[source] Box<KubeconfigError>),
 }
 
-impl GivenMember {
+impl RawMemberArgs {
     pub fn check(self) -> Result<MemberOptions, MemberOptionsError> {
         let listens = |text: String| Some(text).filter(|text| !text.is_empty() && text != "0");
         let acts_for = match self.secrets {
@@ -113,9 +113,9 @@ impl GivenMember {
             Some(_) if self.kubeconfig.is_some() => {
                 return Err(MemberOptionsError::Both("--kubeconfig"));
             }
-            Some(namespace) => ActsFor::Secrets { namespace },
+            Some(namespace) => MemberSelection::Secrets { namespace },
             None if self.name.is_empty() => return Err(MemberOptionsError::Name),
-            None => ActsFor::One {
+            None => MemberSelection::One {
                 name: self.name,
                 kubeconfig: self.kubeconfig,
             },
@@ -134,9 +134,9 @@ impl GivenMember {
             metrics_address: listens(self.metrics_address),
             rules: MemberRules {
                 jobs: if self.tracks_jobs {
-                    Jobs::Tracked
+                    JobTracking::Tracked
                 } else {
-                    Jobs::NotTracked
+                    JobTracking::NotTracked
                 },
                 reports_namespaces: self.reports_namespaces,
                 deletion_wait: self.deletion_wait,
@@ -145,7 +145,7 @@ impl GivenMember {
     }
 }
 
-impl GivenHub {
+impl RawHubArgs {
     /// The configuration, and what follows the files of it.
     pub fn config(&self) -> Result<(Option<Watched>, kube::Config), HubConfigError> {
         let header = self.header()?;
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_member_and_its_hub_have_to_be_named() {
-        let mut given = GivenMember::default();
+        let mut given = RawMemberArgs::default();
         assert!(matches!(
             given.clone().check(),
             Err(MemberOptionsError::Name)
@@ -256,7 +256,7 @@ mod tests {
         given.name = String::new();
         let options = given.check().unwrap();
         let namespace = "fleet".to_owned();
-        assert_eq!(options.acts_for, ActsFor::Secrets { namespace });
+        assert_eq!(options.acts_for, MemberSelection::Secrets { namespace });
     }
 
     #[test]
@@ -264,18 +264,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let token_file = directory.path().join("token");
         std::fs::write(&token_file, "secret").unwrap();
-        let hub = GivenHub {
+        let hub = RawHubArgs {
             url: "https://127.0.0.1:1".to_owned(),
             token_file: token_file.clone(),
             is_insecure: true,
             header: "X-Fleet: east".to_owned(),
-            ..GivenHub::default()
+            ..RawHubArgs::default()
         };
         let (_, config) = hub.config().unwrap();
         assert_eq!(config.headers[0].0, "x-fleet");
         assert_eq!(config.headers[0].1, "east");
         let header = "X Fleet: east".to_owned();
-        let hub = GivenHub { header, ..hub };
+        let hub = RawHubArgs { header, ..hub };
         assert!(matches!(hub.config(), Err(HubConfigError::Header)));
         assert_eq!(config.auth_info.token_file.as_deref(), token_file.to_str());
         assert!(config.accept_invalid_certs);

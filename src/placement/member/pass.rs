@@ -52,13 +52,13 @@ pub struct WorkPass<'a> {
     /// The phase at the start. A decision of one phase is not sent in another.
     phase: Phase,
     /// The time until a write is permitted that another writer keeps undoing.
-    put_off: Mutex<Option<Duration>>,
+    postpone: Mutex<Option<Duration>>,
 }
 
 /// An object as its type. Nothing may follow from one that cannot be read.
-fn typed<T: DeserializeOwned>(object: &Object) -> Result<T, Stuck> {
+fn typed<T: DeserializeOwned>(object: &Object) -> Result<T, WorkPassError> {
     let read = T::deserialize(object.as_value());
-    read.map_err(|error| Stuck(format!("reading {}: {error}", object.name())))
+    read.map_err(|error| WorkPassError(format!("reading {}: {error}", object.name())))
 }
 
 /// The result of a pass.
@@ -70,9 +70,9 @@ enum WorkProgress {
 }
 
 /// A pass that cannot go on now; it is repeated.
-struct Stuck(String);
+struct WorkPassError(String);
 
-impl From<Failure> for Stuck {
+impl From<Failure> for WorkPassError {
     fn from(failure: Failure) -> Self {
         Self(failure.to_string())
     }
@@ -99,13 +99,13 @@ struct Item {
 }
 
 /// The parts of a Work beside its manifests.
-struct Orders {
+struct WorkOptions {
     strategy: ApplyStrategy,
     /// Whether the status of objects is reported to the hub.
     reports_back: bool,
 }
 
-impl Orders {
+impl WorkOptions {
     fn of(spec: &WorkSpec) -> Self {
         let back = spec.report_back_strategy.as_ref();
         Self {
@@ -137,7 +137,7 @@ impl<'a> WorkPass<'a> {
             at,
             name,
             phase: at.phase(),
-            put_off: Mutex::default(),
+            postpone: Mutex::default(),
         }
     }
 
@@ -158,14 +158,14 @@ impl<'a> WorkPass<'a> {
             Phase::Joined if work.in_deletion() => self.delete(&work).await,
             Phase::Joined => self.apply(work, begun).await,
         };
-        let put_off = *self.put_off.lock();
-        match (done, put_off) {
+        let postpone = *self.postpone.lock();
+        match (done, postpone) {
             (Ok(WorkProgress::Done), _) => Outcome::Settled,
             (Ok(WorkProgress::Later(wait)), _) | (Ok(WorkProgress::Unfinished), Some(wait)) => {
                 Outcome::Again(wait)
             }
             (Ok(WorkProgress::Unfinished), None) => Outcome::Failed(None),
-            (Err(Stuck(problem)), _) => {
+            (Err(WorkPassError(problem)), _) => {
                 debug!(work = &**self.name, problem, "retrying a Work");
                 Outcome::Failed(None)
             }
@@ -173,7 +173,7 @@ impl<'a> WorkPass<'a> {
     }
 
     /// The member leaves: placed objects stay, and no object waits for this agent.
-    async fn release(&self, work: &Object) -> Result<WorkProgress, Stuck> {
+    async fn release(&self, work: &Object) -> Result<WorkProgress, WorkPassError> {
         if work.has_finalizer(WORK_FINALIZER) {
             self.write_finalizer(work, false).await?;
         }
@@ -181,7 +181,11 @@ impl<'a> WorkPass<'a> {
         Ok(WorkProgress::Done)
     }
 
-    async fn apply(&self, work: Arc<Object>, begun: Instant) -> Result<WorkProgress, Stuck> {
+    async fn apply(
+        &self,
+        work: Arc<Object>,
+        begun: Instant,
+    ) -> Result<WorkProgress, WorkPassError> {
         let work = if work.has_finalizer(WORK_FINALIZER) {
             work
         } else {
@@ -200,7 +204,7 @@ impl<'a> WorkPass<'a> {
             return Ok(WorkProgress::Done);
         }
         let applied: AppliedWork = typed(&applied_work)?;
-        let orders = Orders::of(&read.spec);
+        let orders = WorkOptions::of(&read.spec);
         let reports = orders.reports_diff();
         let items = self.items(&read.spec.workload.manifests).await;
         let refused = report::too_many(
@@ -298,12 +302,12 @@ impl<'a> WorkPass<'a> {
     /// there is no report.
     async fn unanswered(
         &self,
-        Stuck(problem): Stuck,
+        WorkPassError(problem): WorkPassError,
         reports: bool,
-    ) -> Result<SettledManifest, Stuck> {
-        self.check_wanted().map_err(Stuck)?;
+    ) -> Result<SettledManifest, WorkPassError> {
+        self.check_wanted().map_err(WorkPassError)?;
         if !self.at.sides.is_ready().await {
-            return Err(Stuck(problem));
+            return Err(WorkPassError(problem));
         }
         let reason = if reports {
             Reason::FailedToReportDiff
@@ -325,7 +329,7 @@ impl<'a> WorkPass<'a> {
             &HashMap<ManifestIdentity, ManifestCondition>,
             bool,
         ),
-    ) -> Result<(WorkStatus, bool), Stuck> {
+    ) -> Result<(WorkStatus, bool), WorkPassError> {
         let is_retried = |settled: &SettledManifest| {
             matches!(
                 settled.finding.reason,
@@ -367,7 +371,7 @@ impl<'a> WorkPass<'a> {
         }
         listed.extend(stuck.iter().cloned());
         let read: Work = serde_json::from_value(work.as_value().clone())
-            .map_err(|error| Stuck(error.to_string()))?;
+            .map_err(|error| WorkPassError(error.to_string()))?;
         let generation = read.metadata.generation;
         let mut status = report::work(manifests, reports, &read.status, generation, &now);
         report::trim(&mut status, without_status(work), generation, &now);
@@ -376,13 +380,13 @@ impl<'a> WorkPass<'a> {
             if !reports && listed != applied.status.applied_resources {
                 self.write_applied(applied_work, &listed).await?;
             }
-            Ok::<_, Stuck>(())
+            Ok::<_, WorkPassError>(())
         };
         let on_hub = async {
             if status != read.status {
                 self.write_status(Arc::clone(work), &status).await?;
             }
-            Ok::<_, Stuck>(())
+            Ok::<_, WorkPassError>(())
         };
         let (in_member, on_hub) = tokio::join!(in_member, on_hub);
         in_member?;
@@ -451,7 +455,7 @@ impl<'a> WorkPass<'a> {
     }
 
     /// The `AppliedWork`, made if there is none.
-    async fn applied_work(&self) -> Result<Arc<Object>, Stuck> {
+    async fn applied_work(&self) -> Result<Arc<Object>, WorkPassError> {
         let key = MemberSides::applied_work(self.name);
         match self.at.cache.get(&key) {
             Seen::Present(object) if !object.is_fragment() => return Ok(object),
@@ -463,7 +467,7 @@ impl<'a> WorkPass<'a> {
             "metadata": {"name": **self.name},
             "spec": {"workName": **self.name, "workNamespace": member_namespace(&self.at.sides.name)},
         });
-        let object = Object::new(object).map_err(|error| Stuck(error.to_string()))?;
+        let object = Object::new(object).map_err(|error| WorkPassError(error.to_string()))?;
         let created = self
             .send(&Request::Create {
                 key: key.clone(),
@@ -516,7 +520,7 @@ impl<'a> WorkPass<'a> {
         for one in left.into_values() {
             if !is_known {
                 stuck.push(one);
-            } else if let Err(Stuck(problem)) = self.remove(&one, owner).await {
+            } else if let Err(WorkPassError(problem)) = self.remove(&one, owner).await {
                 let (kind, name) = (&one.identifier.kind, &one.identifier.name);
                 warn!(
                     work = &**self.name,
@@ -529,10 +533,14 @@ impl<'a> WorkPass<'a> {
     }
 
     /// Deletes an object that belongs to this Work alone; one with other owners loses this one.
-    async fn remove(&self, resource: &AppliedResource, owner: &Owner<'_>) -> Result<(), Stuck> {
+    async fn remove(
+        &self,
+        resource: &AppliedResource,
+        owner: &Owner<'_>,
+    ) -> Result<(), WorkPassError> {
         let placed = self.at.sides.find(&resource.identifier).await;
         // A kind that the member does not serve has no objects.
-        let Some(key) = placed.map_err(|error| Stuck(error.to_string()))? else {
+        let Some(key) = placed.map_err(|error| WorkPassError(error.to_string()))? else {
             return Ok(());
         };
         let object = match self.send(&Request::Read { key: key.clone() }).await? {
@@ -540,7 +548,7 @@ impl<'a> WorkPass<'a> {
             Answer::Gone => return Ok(()),
             Answer::Failed(failure) => return Err(failure.into()),
             Answer::Listed(_) => {
-                return Err(Stuck(
+                return Err(WorkPassError(
                     "the member returned a list instead of an object".to_owned(),
                 ));
             }
@@ -548,7 +556,7 @@ impl<'a> WorkPass<'a> {
         if !owner.owns(object.as_value()) || object.in_deletion() {
             return Ok(());
         }
-        let request = match owner.without_me(object.as_value()) {
+        let request = match owner.without_owner(object.as_value()) {
             Some(others) => owned_by(key, &object, &others),
             None => Request::delete(key, object.uid().unwrap_or_default()),
         };

@@ -14,9 +14,9 @@ use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{Fence, LeaseOptions, elect};
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 
-use super::acting::{AtWork, Shared};
-use super::numbers::MemberNumbers;
-use super::options::{ActsFor, HubConfigError, MemberOptions};
+use super::acting::{RunningMembers, Shared};
+use super::numbers::MemberMetrics;
+use super::options::{HubConfigError, MemberOptions, MemberSelection};
 use super::pushed;
 use super::sides::MemberAccess;
 
@@ -39,7 +39,7 @@ pub enum MemberError {
 const LOCK: &str = "136224848560.member.fleet.azure.com";
 /// Runs until a signal or an error stops it.
 pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), MemberError> {
-    let numbers = MemberNumbers::new();
+    let numbers = MemberMetrics::new();
     let metrics = &numbers.metrics;
     let health = Arc::new(Health::missing([]));
     let _pages = pages(&options, &numbers, &health, &stop).await?;
@@ -58,8 +58,8 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
     let hub = connect("hub", config)?;
     let _hub = watched.map(|watched| lifecycle::renew(watched, &hub));
     let own = match &options.acts_for {
-        ActsFor::Secrets { .. } => None,
-        ActsFor::One { kubeconfig, .. } => {
+        MemberSelection::Secrets { .. } => None,
+        MemberSelection::One { kubeconfig, .. } => {
             let lookup = Lookup {
                 kubeconfig: kubeconfig.clone(),
                 ..Lookup::default()
@@ -96,7 +96,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
     let lost = lost.unwrap_or_default();
     let (recorder, sender) = recorded::line(Timestamp::now);
     let _sending = AbortOnDropHandle::new(tokio::spawn(sender.run()));
-    let at_work = AtWork::default();
+    let at_work = RunningMembers::default();
     let counted = (at_work.clone(), Arc::clone(&numbers));
     let _beats = lifecycle::beat(&health, move || counted.0.count(&counted.1));
     let shared = Shared {
@@ -107,14 +107,14 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
     };
     let acting = async {
         match (&options.acts_for, own) {
-            (ActsFor::One { name, .. }, Some(member)) => {
+            (MemberSelection::One { name, .. }, Some(member)) => {
                 at_work.start(name, member.clone(), &shared);
             }
-            (ActsFor::Secrets { namespace }, _) => {
+            (MemberSelection::Secrets { namespace }, _) => {
                 let connect = |config| connect("member", config);
                 pushed::follow(&at_work, &shared, namespace, connect).await;
             }
-            (ActsFor::One { .. }, None) => {}
+            (MemberSelection::One { .. }, None) => {}
         }
         std::future::pending::<()>().await;
     };
@@ -130,7 +130,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
 
 async fn pages(
     options: &MemberOptions,
-    numbers: &Arc<MemberNumbers>,
+    numbers: &Arc<MemberMetrics>,
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {

@@ -8,8 +8,8 @@ use hawser_placement::apply::is_applied_work;
 use hawser_placement::types::cluster::{
     InternalMemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage,
 };
-use hawser_placement::types::{Condition, Truth, condition};
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_placement::types::{Condition, ConditionStatus, condition};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use kube_cel::quantity_in_billionths;
 
 use super::sides::MemberAccess;
@@ -27,12 +27,12 @@ const BILLION: i128 = 1_000_000_000;
 
 /// The resources that are summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Amounts {
+struct ResourceSums {
     cpu: i128,
     memory: i128,
 }
 
-impl Amounts {
+impl ResourceSums {
     fn of(quantities: &Value) -> Self {
         let read = |name: &str| {
             let text = quantities[name].as_str().unwrap_or_default();
@@ -78,19 +78,21 @@ impl Amounts {
 
 /// All nodes together, and what Pods have asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Census {
+struct NodeTotals {
     nodes: usize,
-    capacity: Amounts,
-    allocatable: Amounts,
-    requested: Amounts,
+    capacity: ResourceSums,
+    allocatable: ResourceSums,
+    requested: ResourceSums,
 }
 
-impl Census {
+impl NodeTotals {
     fn node(&mut self, node: &Value) {
         self.nodes += 1;
         let status = &node["status"];
-        self.capacity = self.capacity.plus(Amounts::of(&status["capacity"]));
-        self.allocatable = self.allocatable.plus(Amounts::of(&status["allocatable"]));
+        self.capacity = self.capacity.plus(ResourceSums::of(&status["capacity"]));
+        self.allocatable = self
+            .allocatable
+            .plus(ResourceSums::of(&status["allocatable"]));
     }
 
     fn pod(&mut self, pod: &Value) {
@@ -102,7 +104,7 @@ impl Census {
             return;
         }
         for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
-            let requests = Amounts::of(&container["resources"]["requests"]);
+            let requests = ResourceSums::of(&container["resources"]["requests"]);
             self.requested = self.requested.plus(requests);
         }
     }
@@ -141,10 +143,10 @@ impl NamespaceCensus {
     fn write(self, status: &mut MemberClusterStatus, generation: i64, now: &str) {
         let (truth, reason, message) = if self.is_cut {
             let message = format!("only {MOST_NAMESPACES} namespaces are reported");
-            (Truth::False, "Degraded", message)
+            (ConditionStatus::False, "Degraded", message)
         } else {
             let message = "all namespaces are reported".to_owned();
-            (Truth::True, "Succeeded", message)
+            (ConditionStatus::True, "Succeeded", message)
         };
         let same = condition(&status.conditions, NAMESPACES_COLLECTED);
         let same = same.filter(|old| old.status == truth);
@@ -170,9 +172,9 @@ pub async fn refresh(
     reports_namespaces: bool,
     internal: &mut InternalMemberCluster,
     now: &str,
-) -> Result<(), AskError> {
+) -> Result<(), RequestError> {
     let member = &access.connection;
-    let mut census = Census::default();
+    let mut census = NodeTotals::default();
     each(member, "/api/v1/nodes", |node| census.node(node)).await?;
     each(member, "/api/v1/pods", |pod| census.pod(pod)).await?;
     let version = member.ask(Call::get("/version")).await?;
@@ -215,7 +217,7 @@ async fn each(
     member: &Connection,
     path: &str,
     mut take: impl FnMut(&Value),
-) -> Result<(), AskError> {
+) -> Result<(), RequestError> {
     let mut next = String::new();
     loop {
         let page = format!("{path}?limit={PAGE}{next}");
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn resources_are_summed_and_what_running_pods_ask_for_is_not_available() {
-        let mut census = Census::default();
+        let mut census = NodeTotals::default();
         for _ in 0..2 {
             census.node(&json!({"status": {
                 "capacity": {"cpu": "4", "memory": "8Gi"}, "allocatable": {"cpu": "3900m", "memory": "7Gi"},
@@ -293,14 +295,14 @@ mod tests {
         assert_eq!(status.conditions.len(), 1);
         assert_eq!(
             (&*status.conditions[0].reason, status.conditions[0].status),
-            ("Degraded", Truth::False)
+            ("Degraded", ConditionStatus::False)
         );
     }
 
     #[test]
     fn more_requests_than_resources_leave_nothing() {
-        let less = Amounts { cpu: 1, memory: 1 };
-        let more = Amounts { cpu: 2, memory: 2 };
-        assert_eq!(less.minus(more), Amounts::default());
+        let less = ResourceSums { cpu: 1, memory: 1 };
+        let more = ResourceSums { cpu: 2, memory: 2 };
+        assert_eq!(less.minus(more), ResourceSums::default());
     }
 }

@@ -18,7 +18,7 @@ use hawser_runtime::errors::chain;
 use hawser_sync::Side;
 use kube_lang::object::{Gvk, Object};
 
-use super::acting::{AtWork, Shared};
+use super::acting::{RunningMembers, Shared};
 use super::sides::MemberAccess;
 
 /// The label of the Secret with the name of the member.
@@ -47,7 +47,7 @@ pub enum PushedError {
 }
 
 /// A member whose agent runs here, and its connection.
-struct Reached {
+struct ConnectedMember {
     kubeconfig: Vec<u8>,
     access: MemberAccess,
 }
@@ -66,7 +66,7 @@ impl EventHandler for Changes {
 
 /// Runs the agents of the members that have a Secret in this namespace of the hub, until dropped.
 pub async fn follow(
-    at_work: &AtWork,
+    at_work: &RunningMembers,
     shared: &Shared,
     namespace: &str,
     connect: impl Fn(kube::Config) -> Result<Connection, ConnectError>,
@@ -77,7 +77,7 @@ pub async fn follow(
     let watches = WatchRegistry::new(&cache, Pace::default(), Arc::clone(&changes) as _);
     let watch = watches.watch(secrets(&shared.hub, namespace));
     watch.completed().await;
-    let mut reached: BTreeMap<String, Reached> = BTreeMap::new();
+    let mut reached: BTreeMap<String, ConnectedMember> = BTreeMap::new();
     loop {
         let found = watch.table().all();
         let found: Vec<_> = found.iter().map(|(_, secret)| &**secret).collect();
@@ -126,10 +126,10 @@ pub async fn follow(
 /// The connection for a kubeconfig, if a new agent is needed; the agent that reaches the same cluster keeps its
 /// connection, which gets the new credentials. An unusable kubeconfig changes nothing.
 async fn reach(
-    before: Option<&mut Reached>,
+    before: Option<&mut ConnectedMember>,
     kubeconfig: Result<Vec<u8>, PushedError>,
     connect: &impl Fn(kube::Config) -> Result<Connection, ConnectError>,
-) -> Result<Option<Reached>, PushedError> {
+) -> Result<Option<ConnectedMember>, PushedError> {
     let kubeconfig = kubeconfig?;
     if let Some(before) = &before
         && before.kubeconfig == kubeconfig
@@ -145,7 +145,7 @@ async fn reach(
         before.kubeconfig = kubeconfig;
         return Ok(None);
     }
-    Ok(Some(Reached { kubeconfig, access }))
+    Ok(Some(ConnectedMember { kubeconfig, access }))
 }
 
 /// The kubeconfigs by members. Of several Secrets for one member, the first by its name counts.

@@ -16,7 +16,7 @@ use hawser_placement::names;
 use hawser_placement::types::work::WorkResourceIdentifier;
 use hawser_placement::types::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
 use hawser_runtime::cluster::cache::{Cache, Coverage};
-use hawser_runtime::cluster::connection::{AskError, Call, CallClass, Connection};
+use hawser_runtime::cluster::connection::{Call, CallClass, Connection, RequestError};
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::cluster::wire::{APPLY_PATCH, Endpoint, Router, collection, segment};
@@ -178,7 +178,7 @@ impl MemberSides {
     }
 
     /// An object in the member with all its fields. A missing one is null.
-    pub async fn whole(&self, key: &Key) -> Result<Value, AskError> {
+    pub async fn whole(&self, key: &Key) -> Result<Value, RequestError> {
         let Some(resource) = self.resource(&key.kind) else {
             return Ok(Value::Null);
         };
@@ -195,7 +195,7 @@ impl MemberSides {
     }
 
     /// The result of a server-side apply of an object, as a dry run.
-    pub async fn rehearse(&self, key: &Key, body: &Value) -> Result<Value, AskError> {
+    pub async fn rehearse(&self, key: &Key, body: &Value) -> Result<Value, RequestError> {
         let resource = self.resource(&key.kind).unwrap_or_default();
         let all = collection(&key.kind, key.namespace.as_deref(), &resource);
         let name = segment(&key.name);

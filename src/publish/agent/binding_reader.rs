@@ -13,7 +13,9 @@ use tokio::sync;
 use tokio::time::Instant;
 
 use super::workspaces::Workspaces;
-use hawser_runtime::cluster::connection::{AskError, Call, CallError, Connection, REQUEST_TIMEOUT};
+use hawser_runtime::cluster::connection::{
+    Call, CallError, Connection, REQUEST_TIMEOUT, RequestError,
+};
 
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
 const LOGICAL_CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
@@ -43,19 +45,19 @@ pub struct BindingReader {
 /// The last known binding state of a workspace.
 #[derive(Default)]
 struct LastBindingState {
-    bound: Option<StillBound>,
+    bound: Option<CachedBindings>,
     end: Option<(Instant, BindingState)>,
 }
 
 /// A list with a binding that stays.
-struct StillBound {
+struct CachedBindings {
     /// The time of the request.
     asked: Instant,
     /// The resourceVersion of the list.
     version: u64,
 }
 
-impl StillBound {
+impl CachedBindings {
     /// Whether the list is younger than a deletion: one that was known at an instant, or that gave an object this
     /// version.
     fn is_after(&self, seen: Instant, version: Option<u64>) -> bool {
@@ -94,7 +96,7 @@ impl BindingReader {
             return known.end(&at).await;
         }
         let version = version.parse().ok();
-        known.bound = version.map(|version| StillBound { asked, version });
+        known.bound = version.map(|version| CachedBindings { asked, version });
         Ok(BindingState::Bound)
     }
 
@@ -142,12 +144,12 @@ impl LastBindingState {
 
 /// What a binding says of its API.
 #[derive(Clone, Copy, Debug)]
-struct Bond {
+struct BindingPhase {
     leaves: bool,
     has_bound: bool,
 }
 
-impl Bond {
+impl BindingPhase {
     fn of(binding: &Value) -> Self {
         Self {
             leaves: is_in_deletion(binding),
@@ -158,20 +160,20 @@ impl Bond {
 
 /// Reads the bindings of a workspace, and the resourceVersion of the list. One is in memory at a time: its
 /// administrator may make any number of large ones.
-async fn read(at: &Connection) -> Result<(Vec<Bond>, String), AskError> {
+async fn read(at: &Connection) -> Result<(Vec<BindingPhase>, String), RequestError> {
     let mut page = at.page(Call::get(BINDINGS), REQUEST_TIMEOUT).await?;
     let mut bindings = Vec::new();
     while let Some(item) = page.item().await? {
         let binding = serde_json::from_slice(&item);
         let binding: Value = binding.map_err(|error| CallError::Broken(error.to_string()))?;
-        bindings.push(Bond::of(&binding));
+        bindings.push(BindingPhase::of(&binding));
     }
     Ok((bindings, page.end()?.resource_version))
 }
 
 /// Whether these bindings of a workspace bind the API. Beside one in deletion, only one counts that has bound it:
 /// another may have been refused, because of the first.
-fn bind(bindings: &[Bond]) -> bool {
+fn bind(bindings: &[BindingPhase]) -> bool {
     let mut lasting = bindings.iter().filter(|one| !one.leaves);
     if bindings.iter().any(|one| one.leaves) {
         return lasting.any(|one| one.has_bound);
@@ -198,7 +200,7 @@ mod tests {
     use super::*;
     use crate::publish::related::binding_kind;
     use crate::publish::rules::Sides;
-    use hawser_runtime::cluster::cache::{Cache, Change, Table, What};
+    use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Table};
     use hawser_runtime::cluster::feed::{EventHandler, Pace};
     use hawser_runtime::cluster::ground::{Ground, fault};
     use hawser_runtime::controller::WatchRegistry;
@@ -228,7 +230,7 @@ mod tests {
         let change = Change {
             key: Scope::new(&sides.kcp, &binding_kind(), cluster).key(None, "binding"),
             object: Arc::new(Object::new(binding).unwrap()),
-            what: What::Changed,
+            what: ChangeType::Changed,
         };
         workspaces.binding(&base.into(), &change);
         Arc::new(workspaces)
@@ -276,7 +278,7 @@ mod tests {
         let mut leaves = ready.clone();
         leaves["metadata"]["deletionTimestamp"] = "now".into();
         let bind = |bindings: &[&Value]| {
-            let bindings: Vec<_> = bindings.iter().map(|one| Bond::of(one)).collect();
+            let bindings: Vec<_> = bindings.iter().map(|one| BindingPhase::of(one)).collect();
             super::bind(&bindings)
         };
         assert!(!bind(&[]) && !bind(&[&leaves]));
@@ -287,7 +289,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_serves_deletions_that_are_older_than_it_for_a_moment() {
         let seen = Instant::now();
-        let bound = StillBound {
+        let bound = CachedBindings {
             asked: seen,
             version: 10,
         };

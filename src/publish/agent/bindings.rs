@@ -15,7 +15,7 @@ pub enum Binding {
 
 /// The consequence for the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engagement {
+pub enum BindingChange {
     Same,
     Engaged,
     /// Still bound, but its last bindings are in deletion.
@@ -32,44 +32,49 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    pub fn observe(&mut self, cluster: &Arc<str>, name: &Arc<str>, binding: Binding) -> Engagement {
+    pub fn observe(
+        &mut self,
+        cluster: &Arc<str>,
+        name: &Arc<str>,
+        binding: Binding,
+    ) -> BindingChange {
         let seen = self.seen.entry(Arc::clone(cluster)).or_default();
         match binding {
             Binding::Gone => {
                 seen.remove(name);
                 if !seen.is_empty() {
-                    return Engagement::Same;
+                    return BindingChange::Same;
                 }
                 self.seen.remove(cluster);
                 if self.engaged.remove(cluster) {
-                    Engagement::Disengaged
+                    BindingChange::Disengaged
                 } else {
-                    Engagement::Same
+                    BindingChange::Same
                 }
             }
             Binding::Pending => {
                 seen.entry(Arc::clone(name)).or_insert(binding);
-                Engagement::Same
+                BindingChange::Same
             }
             Binding::Leaving => {
                 let known = seen.insert(Arc::clone(name), binding);
                 // Seen for the first time, as after a restart: its objects still wait to be released.
                 let leaves = unbind(seen);
                 if known.is_none() && leaves && self.engaged.insert(Arc::clone(cluster)) {
-                    return Engagement::Engaged;
+                    return BindingChange::Engaged;
                 }
                 if known != Some(binding) && self.is_leaving(cluster) {
-                    Engagement::Leaving
+                    BindingChange::Leaving
                 } else {
-                    Engagement::Same
+                    BindingChange::Same
                 }
             }
             Binding::Ready => {
                 seen.insert(Arc::clone(name), binding);
                 if self.engaged.insert(Arc::clone(cluster)) {
-                    Engagement::Engaged
+                    BindingChange::Engaged
                 } else {
-                    Engagement::Same
+                    BindingChange::Same
                 }
             }
         }
@@ -115,7 +120,7 @@ fn unbind(bindings: &HashMap<Arc<str>, Binding>) -> bool {
 mod tests {
     use super::*;
 
-    fn observe(bindings: &mut Bindings, name: &str, binding: Binding) -> Engagement {
+    fn observe(bindings: &mut Bindings, name: &str, binding: Binding) -> BindingChange {
         bindings.observe(&"c".into(), &name.into(), binding)
     }
 
@@ -124,34 +129,40 @@ mod tests {
         let mut bindings = Bindings::default();
         assert_eq!(
             observe(&mut bindings, "a", Binding::Pending),
-            Engagement::Same
+            BindingChange::Same
         );
         assert_eq!(
             observe(&mut bindings, "a", Binding::Ready),
-            Engagement::Engaged
+            BindingChange::Engaged
         );
         assert_eq!(
             observe(&mut bindings, "a", Binding::Ready),
-            Engagement::Same
+            BindingChange::Same
         );
         assert_eq!(
             observe(&mut bindings, "b", Binding::Pending),
-            Engagement::Same
+            BindingChange::Same
         );
         assert_eq!(
             observe(&mut bindings, "a", Binding::Pending),
-            Engagement::Same
+            BindingChange::Same
         );
-        assert_eq!(observe(&mut bindings, "a", Binding::Gone), Engagement::Same);
+        assert_eq!(
+            observe(&mut bindings, "a", Binding::Gone),
+            BindingChange::Same
+        );
         assert_eq!(
             observe(&mut bindings, "b", Binding::Gone),
-            Engagement::Disengaged
+            BindingChange::Disengaged
         );
         assert_eq!(bindings.engaged(), 0);
-        assert_eq!(observe(&mut bindings, "b", Binding::Gone), Engagement::Same);
+        assert_eq!(
+            observe(&mut bindings, "b", Binding::Gone),
+            BindingChange::Same
+        );
         assert_eq!(
             observe(&mut bindings, "b", Binding::Ready),
-            Engagement::Engaged
+            BindingChange::Engaged
         );
     }
 
@@ -162,15 +173,15 @@ mod tests {
         observe(&mut bindings, "b", Binding::Ready);
         assert_eq!(
             observe(&mut bindings, "a", Binding::Leaving),
-            Engagement::Same
+            BindingChange::Same
         );
         assert_eq!(
             observe(&mut bindings, "b", Binding::Leaving),
-            Engagement::Leaving
+            BindingChange::Leaving
         );
         assert_eq!(
             observe(&mut bindings, "b", Binding::Leaving),
-            Engagement::Same
+            BindingChange::Same
         );
         observe(&mut bindings, "a", Binding::Gone);
         assert!(!bindings.is_bound("c"));
@@ -186,16 +197,16 @@ mod tests {
         let mut bindings = Bindings::default();
         assert_eq!(
             observe(&mut bindings, "a", Binding::Leaving),
-            Engagement::Engaged
+            BindingChange::Engaged
         );
         assert!(bindings.takes_part("c") && !bindings.is_bound("c"));
         assert_eq!(
             observe(&mut bindings, "a", Binding::Leaving),
-            Engagement::Same
+            BindingChange::Same
         );
         assert_eq!(
             observe(&mut bindings, "a", Binding::Gone),
-            Engagement::Disengaged
+            BindingChange::Disengaged
         );
     }
 
@@ -207,7 +218,7 @@ mod tests {
         assert!(bindings.is_bound("c"));
         assert_eq!(
             observe(&mut bindings, "a", Binding::Leaving),
-            Engagement::Leaving
+            BindingChange::Leaving
         );
         assert!(bindings.takes_part("c") && !bindings.is_bound("c"));
         // After a restart, in either order.
@@ -226,6 +237,9 @@ mod tests {
     fn a_binding_that_was_never_ready_ends_without_a_word() {
         let mut bindings = Bindings::default();
         observe(&mut bindings, "a", Binding::Pending);
-        assert_eq!(observe(&mut bindings, "a", Binding::Gone), Engagement::Same);
+        assert_eq!(
+            observe(&mut bindings, "a", Binding::Gone),
+            BindingChange::Same
+        );
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::schemas::{CrdPrint, PUBLISHED_RESOURCES};
 use crate::publish::ready::{self, Facts, READY, Verdict};
-use hawser_runtime::cluster::connection::{AskError, Call, CallError, Connection};
+use hawser_runtime::cluster::connection::{Call, CallError, Connection, RequestError};
 
 /// The number of concurrent writes: they must not crowd out the passes.
 const AT_ONCE: usize = 4;
@@ -66,13 +66,13 @@ struct WriterState {
     /// By uid.
     open: HashMap<String, Pending>,
     /// The newest responses to the agent's own patches, by uid: the watch may be behind them.
-    answered: HashMap<String, Answered>,
-    drops: Drops,
+    answered: HashMap<String, WriteAnswer>,
+    drops: SchemaPruning,
 }
 
 /// Whether the server drops conditions.
 #[derive(Default, PartialEq)]
-enum Drops {
+enum SchemaPruning {
     /// Not as far as is known.
     #[default]
     Nobody,
@@ -91,7 +91,7 @@ struct Pending {
     failures: u32,
 }
 
-struct Answered {
+struct WriteAnswer {
     version: Option<u64>,
     status: Value,
 }
@@ -113,7 +113,7 @@ impl Conditions {
         let current = self.known.published(name);
         let definition = self.known.definition();
         let mut state = self.state.lock();
-        if state.drops == Drops::By(definition) {
+        if state.drops == SchemaPruning::By(definition) {
             state.open.remove(uid);
             return;
         }
@@ -204,7 +204,7 @@ impl Conditions {
         let definition = self.known.definition();
         let patch = {
             let state = self.state.lock();
-            if state.drops == Drops::By(definition.clone()) {
+            if state.drops == SchemaPruning::By(definition.clone()) {
                 return;
             }
             let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -224,28 +224,28 @@ impl Conditions {
         let kept = conditions.is_some_and(|all| all.iter().any(|one| one["type"] == READY));
         let mut state = self.state.lock();
         if !kept {
-            if state.drops == Drops::Nobody {
+            if state.drops == SchemaPruning::Nobody {
                 tracing::info!(
                     publishedresource = name,
                     "the installed CRD of PublishedResources has no conditions: not writing any"
                 );
             }
-            state.drops = Drops::By(definition);
+            state.drops = SchemaPruning::By(definition);
             state.open.clear();
             return;
         }
-        let answered = Answered {
+        let answered = WriteAnswer {
             version: version(&answer),
             status: answer["status"].take(),
         };
         state.answered.insert(uid.to_owned(), answered);
     }
 
-    fn again(&self, uid: &str, pending: Pending, error: &AskError) {
+    fn again(&self, uid: &str, pending: Pending, error: &RequestError) {
         tracing::debug!(publishedresource = pending.name, %error, "condition not written");
         let factor = 2_u32.saturating_pow(pending.failures);
         let mut pause = self.quiet.after.saturating_mul(factor).min(LONGEST_PAUSE);
-        if let AskError::Call(CallError::Held(held)) = error {
+        if let RequestError::Call(CallError::Held(held)) = error {
             pause = pause.max(*held);
         }
         let now = Instant::now();

@@ -9,9 +9,9 @@ use super::dispatch::{ControlEvent, Dispatch};
 use super::export::WatchedExport;
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
 use super::startup::Located;
-use super::workspaces::{Moved, Workspaces};
+use super::workspaces::{WorkspaceChange, Workspaces};
 use crate::publish::related::binding_kind;
-use hawser_runtime::cluster::cache::{Change, Coverage, SourceId, What};
+use hawser_runtime::cluster::cache::{Change, ChangeType, Coverage, SourceId};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::controller::WatchSpec;
@@ -73,7 +73,7 @@ fn uid_of(export: &WatchedExport) -> Option<&str> {
 }
 
 /// Handles the events that decide which workspaces and resources take part.
-pub struct Control {
+pub struct ControlLoop {
     pub located: Located,
     pub dispatch: Arc<Dispatch>,
     pub workspaces: Arc<Workspaces>,
@@ -85,7 +85,7 @@ pub struct Control {
     pub complete: Arc<Notify>,
 }
 
-impl Control {
+impl ControlLoop {
     /// Handles events until all senders are gone.
     pub async fn listen(self, mut events: mpsc::UnboundedReceiver<ControlEvent>) {
         while let Some(event) = events.recv().await {
@@ -100,7 +100,7 @@ impl Control {
         let kind = &change.key.kind;
         if *kind == slice_kind() {
             if *change.key.name == *self.located.slice {
-                let slice = (change.what != What::Gone).then_some(&*change.object);
+                let slice = (change.what != ChangeType::Gone).then_some(&*change.object);
                 self.moved(self.workspaces.slice(slice));
             }
         } else if *kind == binding_kind() {
@@ -108,7 +108,7 @@ impl Control {
             self.moved(self.workspaces.binding(source, change));
         } else if *kind == export_kind() {
             let seen = match change.what {
-                What::Gone => WatchedExport::Absent,
+                ChangeType::Gone => WatchedExport::Absent,
                 _ => WatchedExport::Present(Arc::new(change.object.as_value().clone())),
             };
             if uid_of(&self.export.borrow()).is_some_and(|known| uid_of(&seen) != Some(known)) {
@@ -141,13 +141,13 @@ impl Control {
             .send_if_modified(|listed| listed.insert(Arc::clone(kind)));
     }
 
-    fn moved(&self, moved: Moved) {
+    fn moved(&self, moved: WorkspaceChange) {
         if moved.endpoints {
             for publication in self.dispatch.running().values() {
                 self.publishing.attach(publication);
             }
         }
-        if moved != Moved::default() {
+        if moved != WorkspaceChange::default() {
             self.publishing.report_all();
         }
         for cluster in moved.disengaged {

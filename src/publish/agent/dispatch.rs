@@ -13,7 +13,7 @@ use super::publication::{Publication, SERVICE, SubjectId};
 use super::related::RelatedShared;
 use super::router::ResourceNames;
 use crate::publish::rules::Sides;
-use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table, What};
+use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, SourceId, Table};
 use hawser_runtime::cluster::feed::EventHandler;
 use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_runtime::controller::Subjects;
@@ -172,12 +172,12 @@ impl Dispatch {
 
     fn handle(&self, source: &SourceId, change: &Change, by: Option<&SubjectId>) {
         let urgency = match change.what {
-            What::Initial => Urgency::Initial,
-            What::Changed | What::Gone => Urgency::Live,
+            ChangeType::Initial => Urgency::Initial,
+            ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
         let is_local = change.key.side == self.sides.service;
         // Of first lists all is taken together, once everything else is known that passes ask for.
-        if !is_local && change.what == What::Initial {
+        if !is_local && change.what == ChangeType::Initial {
             return;
         }
         // What a pass made is known to whoever shares it from that pass.
@@ -214,7 +214,7 @@ impl EventHandler for Dispatch {
         let source = table.source();
         if !self.control.contains(&change.key.kind) {
             self.handle(source, &change, None);
-        } else if change.object.is_fragment() && change.what != What::Gone {
+        } else if change.object.is_fragment() && change.what != ChangeType::Gone {
             let (kind, name) = (&change.key.kind, &*change.key.name);
             warn!(%kind, name, "an object cannot be read whole; keeping its last known state");
         } else {

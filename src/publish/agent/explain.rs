@@ -27,7 +27,7 @@ use crate::publish::marks::Remote;
 use crate::publish::rehearsal::Rehearsal;
 use crate::publish::related;
 use crate::publish::rules::{PRIMARY, SECRET};
-use hawser_runtime::cluster::connection::{AskError, Call};
+use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::dry_run;
 use hawser_runtime::controller::{Dialect as _, PassDialect as _, Withheld};
@@ -59,7 +59,7 @@ pub enum ExplainError {
     Workspace {
         path: String,
         #[source]
-        source: Box<AskError>,
+        source: Box<RequestError>,
     },
     #[error(transparent)]
     Address(#[from] StartError),
@@ -173,10 +173,16 @@ impl Explainer {
     /// Connects to both sides, and lists everything that the agent with these options watches. `PublishedResource`s in
     /// `changed` replace the stored ones of their names.
     pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
-        let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
+        let leftover_links =
+            DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = AgentMetrics::new();
         // Closed for good: whatever is not a dry run is refused before it is sent.
-        let planes = Connections::connect(&options, &metrics.metrics, &Fence::closed(), &apart)?;
+        let planes = Connections::connect(
+            &options,
+            &metrics.metrics,
+            &Fence::closed(),
+            &leftover_links,
+        )?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;
@@ -392,7 +398,7 @@ impl Explainer {
     ) -> Option<Explained> {
         let pass = self.passes.begin(id)?;
         pass.prepare().await;
-        let trial = Trial {
+        let trial = DryRunClient {
             explainer: self,
             pass: &pass,
             overlay: Rehearsal::default(),
@@ -462,21 +468,21 @@ impl From<Outcome> for ExplainedLink {
 }
 
 /// The client of a pass that sends writes as dry runs only.
-struct Trial<'a> {
+struct DryRunClient<'a> {
     explainer: &'a Explainer,
     pass: &'a ObjectPass,
     /// The objects that were written, as the servers would store them.
     overlay: Rehearsal,
-    state: Mutex<TrialState>,
+    state: Mutex<DryRunState>,
 }
 
 #[derive(Default)]
-struct TrialState {
+struct DryRunState {
     written: BTreeSet<Key>,
     due: Vec<DueWrite>,
 }
 
-impl Trial<'_> {
+impl DryRunClient<'_> {
     fn is_written(&self, key: &Key) -> bool {
         self.state.lock().written.contains(key)
     }
@@ -502,7 +508,7 @@ impl Trial<'_> {
     }
 }
 
-impl Cluster for Trial<'_> {
+impl Cluster for DryRunClient<'_> {
     async fn send(&self, request: &Request) -> Answer {
         let Some(key) = request.key().filter(|_| request.writes()) else {
             return match request.key() {

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use hawser_runtime::process::metrics::Metrics;
-use hawser_runtime::process::metrics::text::{Family, Gauge, Name, SECONDS};
+use hawser_runtime::process::metrics::text::{Gauge, MetricFamily, Name, SECONDS};
 
 /// All metrics of the agent.
 pub struct AgentMetrics {
     pub metrics: Arc<Metrics>,
-    published: Family<Gauge>,
-    orphaned_copies: Family<Gauge>,
+    published: MetricFamily<Gauge>,
+    orphaned_copies: MetricFamily<Gauge>,
 }
 
 impl AgentMetrics {
     pub fn new() -> Arc<Self> {
         let gauge = |text, help, labels| {
-            Family::unused(Name {
+            MetricFamily::unused(Name {
                 text,
                 help,
                 labels,

@@ -20,7 +20,7 @@ use crate::publish::memory;
 use crate::publish::related::{RelatedEnds, binding_kind};
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::connection::{
-    AskError, Call, CallError, ConnectError, Connection, REQUEST_TIMEOUT,
+    Call, CallError, ConnectError, Connection, REQUEST_TIMEOUT, RequestError,
 };
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
 use hawser_runtime::cluster::document;
@@ -43,7 +43,7 @@ pub enum OrphansError {
     Read {
         what: String,
         #[source]
-        source: AskError,
+        source: RequestError,
     },
     #[error("connecting to the endpoint {url}")]
     Endpoint {
@@ -113,9 +113,11 @@ pub struct Search {
 
 impl Search {
     pub fn new(options: AgentOptions) -> Result<Self, AgentError> {
-        let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
+        let leftover_links =
+            DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
-        let planes = Connections::connect(&options, &metrics, &Fence::always_open(), &apart)?;
+        let planes =
+            Connections::connect(&options, &metrics, &Fence::always_open(), &leftover_links)?;
         Ok(Self { options, planes })
     }
 
@@ -224,7 +226,7 @@ impl Search {
     }
 
     /// The copies of all published kinds.
-    async fn copies(&self) -> Result<Vec<(Whose, Orphan)>, OrphansError> {
+    async fn copies(&self) -> Result<Vec<(OwnerLabels, Orphan)>, OrphansError> {
         let service = &self.planes.service;
         let discovery = Discovery::new(service.clone());
         let kind = Gvk::new("syncagent.kcp.io", "v1alpha1", "PublishedResource");
@@ -335,9 +337,9 @@ impl Search {
 }
 
 /// The labels that name the object of a copy or of a state.
-type Whose = [Option<String>; 3];
+type OwnerLabels = [Option<String>; 3];
 
-fn whose(object: &Object) -> Whose {
+fn whose(object: &Object) -> OwnerLabels {
     [marks::CLUSTER, marks::NAMESPACE_HASH, marks::NAME_HASH]
         .map(|label| object.label(label).map(str::to_owned))
 }

@@ -15,7 +15,7 @@ use super::observing::CONTROLLER;
 use super::pausing::PauseNotes;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use super::related::Presence;
-use super::retraction::Retraction;
+use super::retraction::DeletionState;
 use super::workspaces::Workspaces;
 use crate::publish::marks;
 use crate::publish::related;
@@ -24,7 +24,7 @@ use hawser_runtime::cluster::cache::{Cache, Change};
 use hawser_runtime::cluster::queue::{self, Urgency};
 use hawser_runtime::cluster::troubles::DueTrouble;
 use hawser_runtime::controller::telemetry::count;
-use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, Withheld};
+use hawser_runtime::controller::{self, Deletion, FinishedPass, PassDialect, Withheld};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::Question;
 use hawser_sync::link::Fate;
@@ -95,7 +95,7 @@ pub struct ObjectPass {
     pub(super) id: SubjectId,
     pub(super) anchor: Key,
     /// The state that the requests of the last round follow from.
-    pub(super) retraction: Mutex<Retraction>,
+    pub(super) retraction: Mutex<DeletionState>,
     /// Whether the workspace binds the API, once it was read.
     pub(super) binding_state: OnceCell<Result<BindingState, String>>,
     /// The consumer's pause, as the last round read it.
@@ -127,7 +127,7 @@ impl PassDialect for ObjectPass {
     /// The deletion of a request, with everything that is deleted along with the published object. All of that counts
     /// once.
     fn deletion(&self, request: &Request) -> Option<Deletion> {
-        let Retraction {
+        let DeletionState {
             retracts, keeps, ..
         } = *self.retraction.lock();
         let deletes = retracts && !keeps && self.is_retraction(request, retracts);
@@ -142,7 +142,7 @@ impl PassDialect for ObjectPass {
     /// Refuses writes during a pause, and deletions while it is not known whether the workspace still binds the API.
     async fn allows(&self, request: &Request) -> Result<(), Withheld> {
         self.check_paused(request)?;
-        let Retraction {
+        let DeletionState {
             retracts,
             keeps,
             version,
@@ -179,7 +179,7 @@ impl PassDialect for ObjectPass {
 
     /// The published object, if nothing that was created for it has to be deleted.
     fn keeps(&self) -> Option<(Arc<Gvk>, Key)> {
-        let Retraction {
+        let DeletionState {
             retracts, keeps, ..
         } = *self.retraction.lock();
         let kind = || Arc::clone(&self.publication.local_kind);
@@ -211,7 +211,7 @@ impl PassDialect for ObjectPass {
         }
     }
 
-    fn settled(&self, ended: &Ended<'_>) -> queue::Outcome {
+    fn settled(&self, ended: &FinishedPass<'_>) -> queue::Outcome {
         let (publication, id, report) = (&self.publication, &self.id, ended.report);
         let copies = report.outcomes.iter().filter_map(|one| one.copy.as_ref());
         let is_contested = |outcome: &Outcome| outcome.reason.code == Code::Contested;
@@ -318,7 +318,7 @@ impl Dialect for ObjectPass {
         {
             let (rules, plain) = self.plain(None);
             let ledger = self.passes.dispatch.related.ledger();
-            return Ok(related::outside(plain, &rules, ledger, view));
+            return Ok(related::unwanted(plain, &rules, ledger, view));
         }
         let path = self.path(&anchor, view)?;
         let (rules, plain) = self.plain(path.as_deref());

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::passes::ObjectPass;
 use super::publication::{Publication, SubjectId};
-use crate::publish::pause::{Pause, PauseProblem, Way, is_overdue};
+use crate::publish::pause::{Pause, PauseProblem, WriteDirection, is_overdue};
 use hawser_runtime::controller::Withheld;
 use hawser_sync::{Failure, Found, Key, Link, Request, Scope, Seen, Store as _, Target, View};
 use kube_lang::object::Object;
@@ -54,7 +54,11 @@ impl ObjectPass {
         }
         let is_status = matches!(request, Request::ReplaceStatus { .. });
         let comes_back = key.side == self.passes.sides.kcp && (*key != self.anchor || is_status);
-        let way = if comes_back { Way::Status } else { Way::Spec };
+        let way = if comes_back {
+            WriteDirection::Status
+        } else {
+            WriteDirection::Spec
+        };
         // A consumer cannot keep what the service takes back.
         let revokes = comes_back && matches!(request, Request::Delete { .. });
         let now = Timestamp::now();
@@ -78,7 +82,7 @@ impl ObjectPass {
         let all = self.pauses_of_owner().into_iter();
         let all = all.chain(self.pause_of_consumer(now));
         all.filter(|pause| {
-            [Way::Spec, Way::Status]
+            [WriteDirection::Spec, WriteDirection::Status]
                 .iter()
                 .any(|way| pause.holds(*way, now))
         })

@@ -66,7 +66,7 @@ pub struct ExportChange {
 
 /// The numbers of planned writes, without writes to state Secrets and of finalizers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct WriteCounts {
     pub made: usize,
     pub changed: usize,
     pub deleted: usize,
@@ -84,7 +84,7 @@ pub(super) fn stand_ins(
     for document in changed {
         let name = document["metadata"]["name"].as_str().unwrap_or_default();
         let stored = publishing.stored(name);
-        let object = Object::new(stand_in(document, stored.as_deref()))
+        let object = Object::new(as_stored(document, stored.as_deref()))
             .map_err(|error| ExplainError::Unreadable(name.to_owned(), error.to_string()))?;
         if !publishing.selected(&object) {
             return Err(ExplainError::NotSelected(name.to_owned()));
@@ -94,7 +94,7 @@ pub(super) fn stand_ins(
     Ok(planned)
 }
 
-fn stand_in(document: &Value, stored: Option<&Object>) -> Value {
+fn as_stored(document: &Value, stored: Option<&Object>) -> Value {
     let Some(stored) = stored else {
         let mut new = document.clone();
         let name = &document["metadata"]["name"];
@@ -340,8 +340,8 @@ impl ChangePlan {
     }
 
     /// The numbers by logical cluster, each with the path of the workspace if that is known.
-    pub fn by_workspace(&self) -> BTreeMap<(Arc<str>, Option<String>), Tally> {
-        let mut tallies: BTreeMap<_, Tally> = BTreeMap::new();
+    pub fn by_workspace(&self) -> BTreeMap<(Arc<str>, Option<String>), WriteCounts> {
+        let mut tallies: BTreeMap<_, WriteCounts> = BTreeMap::new();
         for explained in &self.objects {
             let workspace = (
                 Arc::clone(&explained.object.cluster),
@@ -349,12 +349,12 @@ impl ChangePlan {
             );
             tallies.entry(workspace).or_default().add(explained);
         }
-        tallies.retain(|_, tally| *tally != Tally::default());
+        tallies.retain(|_, tally| *tally != WriteCounts::default());
         tallies
     }
 
-    pub fn total(&self) -> Tally {
-        let mut total = Tally::default();
+    pub fn total(&self) -> WriteCounts {
+        let mut total = WriteCounts::default();
         self.objects.iter().for_each(|one| total.add(one));
         total
     }
@@ -372,7 +372,7 @@ impl ExportChange {
     }
 }
 
-impl Tally {
+impl WriteCounts {
     fn add(&mut self, explained: &Explained) {
         let mut refused = 0;
         for write in &explained.due {

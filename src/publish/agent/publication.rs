@@ -16,8 +16,8 @@ use crate::publish::marks::{self, Remote};
 use crate::publish::pause::Pause;
 use crate::publish::rules::{SECRET, Sides};
 use crate::publish::synced::LastReport;
-use hawser_runtime::cluster::brake::Stock;
-use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
+use hawser_runtime::cluster::brake::CopyCounts;
+use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage, SourceId, Table};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::cluster::queue::QueueKey;
@@ -302,14 +302,14 @@ impl Publication {
     }
 
     /// The number of copies, of objects in this workspace, and of workspaces.
-    pub fn stock(&self, cluster: &str) -> Stock {
+    pub fn stock(&self, cluster: &str) -> CopyCounts {
         let copies = self.local.first().map_or(0, |copies| copies.table().len());
         let state = self.state.read();
         let objects = state.remote.values().filter_map(|feeds| feeds.first());
         let shares = objects.map(|objects| objects.table().share_of(cluster));
         let (of_tenant, tenants) =
             shares.fold((0, 0), |(own, all), share| (own + share.0, all + share.1));
-        Stock {
+        CopyCounts {
             copies,
             of_tenant,
             tenants,
@@ -590,8 +590,8 @@ impl Publication {
             }
         } else if key.kind == self.local_kind {
             let found = match change.what {
-                What::Gone => self.state.write().copies_of.remove(key),
-                What::Initial | What::Changed => {
+                ChangeType::Gone => self.state.write().copies_of.remove(key),
+                ChangeType::Initial | ChangeType::Changed => {
                     let state = self.state.read();
                     state.copies_of.get(key).cloned()
                 }

@@ -220,7 +220,7 @@ impl Publishing {
     }
 
     /// Queues the published resources of the same kind: another one may take precedence now.
-    fn wake_others(&self, name: &Arc<str>, publisher: Option<&Publisher>) {
+    fn requeue_same_kind(&self, name: &Arc<str>, publisher: Option<&Publisher>) {
         let known = self.known.lock();
         let meets = |other: &ResourceRecord| {
             let both = other.publisher.as_ref().zip(publisher);
@@ -278,7 +278,7 @@ impl Publishing {
             return;
         };
         info!(publishedresource = %name, "no longer published by this agent");
-        self.wake_others(name, known.publisher.as_ref());
+        self.requeue_same_kind(name, known.publisher.as_ref());
         self.schemas.forget(&known.uid);
         self.conditions.forget(&known.uid);
         self.send_members();
@@ -360,8 +360,8 @@ impl Publishing {
             known.member.needs = needs;
         });
         if before != publisher {
-            self.wake_others(name, before.as_ref());
-            self.wake_others(name, publisher.as_ref());
+            self.requeue_same_kind(name, before.as_ref());
+            self.requeue_same_kind(name, publisher.as_ref());
         }
         if object.in_deletion() {
             self.stop(name);
@@ -437,7 +437,7 @@ impl Publishing {
             self.refuse(name, vec![problem]);
             return Outcome::Settled;
         }
-        self.put_to_work(name, object, manifest, settled);
+        self.start_publication(name, object, manifest, settled);
         self.apply_approvals(name, object);
         Outcome::Settled
     }
@@ -500,7 +500,7 @@ impl Publishing {
     }
 
     /// Compiles the rules, and replaces the running publication if they differ.
-    fn put_to_work(
+    fn start_publication(
         self: &Arc<Self>,
         name: &Arc<str>,
         object: &Object,

@@ -20,12 +20,12 @@ use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{
-    self, ClaimOwner, Kinds, Ledger, PublishedKind, RelatedEnds, RelatedKind, Surroundings,
+    self, ClaimIndex, ClaimOwner, Kinds, PublishedKind, RelatedContext, RelatedEnds, RelatedKind,
     TypeName,
 };
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
-use hawser_runtime::cluster::cache::{Change, Coverage, SourceId, What};
+use hawser_runtime::cluster::cache::{Change, ChangeType, Coverage, SourceId};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use hawser_runtime::controller::{ReverseIndex, SharedWatch, WatchRegistry, WatchSpec};
@@ -42,7 +42,7 @@ use quiet::QuietTracker;
 pub struct RelatedShared {
     /// The agent's namespace: memories are only there, whatever other objects claim.
     namespace: Arc<str>,
-    ledger: Ledger,
+    ledger: ClaimIndex,
     quiet: QuietTracker,
     published: RwLock<Arc<[PublishedKind]>>,
 }
@@ -51,7 +51,7 @@ impl RelatedShared {
     pub fn new(namespace: &str) -> Self {
         Self {
             namespace: namespace.into(),
-            ledger: Ledger::default(),
+            ledger: ClaimIndex::default(),
             quiet: QuietTracker::default(),
             published: RwLock::default(),
         }
@@ -79,9 +79,9 @@ impl RelatedShared {
             name: String::new(),
         };
         let ends: Vec<_> = match change.what {
-            What::Gone => Vec::new(),
+            ChangeType::Gone => Vec::new(),
             _ if !memory::codec::has_related(secret) => return,
-            What::Initial | What::Changed => memory::codec::copies(secret)
+            ChangeType::Initial | ChangeType::Changed => memory::codec::copies(secret)
                 .iter()
                 .filter_map(|(id, copy)| {
                     Some((RelatedEnds::read(id, sides, &remote)?, copy.is_made()))
@@ -118,7 +118,7 @@ impl RelatedShared {
         some_are_new
     }
 
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &ClaimIndex {
         &self.ledger
     }
 
@@ -126,8 +126,8 @@ impl RelatedShared {
         &'a self,
         kinds: &'a Kinds,
         published: &'a [PublishedKind],
-    ) -> Surroundings<'a> {
-        Surroundings {
+    ) -> RelatedContext<'a> {
+        RelatedContext {
             kinds,
             ledger: &self.ledger,
             published,

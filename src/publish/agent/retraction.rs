@@ -13,7 +13,7 @@ use kube_lang::object::Object;
 
 /// The state that the requests of a round follow from.
 #[derive(Clone, Copy, Default)]
-pub struct Retraction {
+pub struct DeletionState {
     /// The published object is in deletion.
     pub retracts: bool,
     /// Copies stay.
@@ -23,7 +23,7 @@ pub struct Retraction {
     pub version: Option<u64>,
 }
 
-impl Retraction {
+impl DeletionState {
     fn of(anchor: Option<&Object>, keeps: bool) -> Self {
         let deleted = anchor.filter(|anchor| anchor.in_deletion());
         Self {
@@ -47,7 +47,7 @@ impl ObjectPass {
             Some(BindingState::Bound) | None => !self.passes.workspaces.is_bound(&self.id.cluster),
         };
         let keeps = leaves && self.publication.compiled().keeps_on_unbind();
-        *self.retraction.lock() = Retraction::of(anchor, keeps);
+        *self.retraction.lock() = DeletionState::of(anchor, keeps);
         keeps
     }
 
@@ -87,9 +87,9 @@ mod tests {
         });
         let of = |object: &serde_json::Value| {
             let object = Object::new(object.clone()).unwrap();
-            let Retraction {
+            let DeletionState {
                 retracts, version, ..
-            } = Retraction::of(Some(&object), false);
+            } = DeletionState::of(Some(&object), false);
             (retracts, version)
         };
         assert_eq!(of(&object), (false, None));

@@ -12,9 +12,11 @@ use tracing::{debug, warn};
 use super::options::LeaderElection;
 use super::publishing::Publishing;
 use super::schemas::{Manifest, PUBLISHED_RESOURCES};
-use crate::publish::rights::{self, AgentNeeds, Grantor, PublishedKindNeeds, Right, RightResource};
+use crate::publish::rights::{
+    self, AgentNeeds, PublishedKindNeeds, Right, RightResource, RightsSide,
+};
 use crate::publish::types::PublishedResourceSpec;
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
 use kube_lang::object::Object;
 use kube_lang::selector::Selector;
@@ -38,10 +40,10 @@ pub enum ReviewError {
     Review {
         right: Box<Right>,
         #[source]
-        source: Box<AskError>,
+        source: Box<RequestError>,
     },
     #[error("listing PublishedResources")]
-    List(#[source] Box<AskError>),
+    List(#[source] Box<RequestError>),
     #[error("the PublishedResource {name} cannot be read: {problem}")]
     Unreadable { name: String, problem: String },
     #[error("the service cluster does not serve the kind {kind} of group {group:?}")]
@@ -79,9 +81,9 @@ impl Reviewers {
         let is_slice =
             matches!(&right.resource, RightResource::Object { resource, .. } if resource == SLICES);
         let at = match right.grantor {
-            Grantor::Service => &self.service,
-            Grantor::Provider if is_slice => &self.slices,
-            Grantor::Provider => &self.provider,
+            RightsSide::Service => &self.service,
+            RightsSide::Provider if is_slice => &self.slices,
+            RightsSide::Provider => &self.provider,
         };
         let answer = at.ask(Call::post(REVIEWS, &right.review())).await;
         let answer = answer.map_err(|source| ReviewError::Review {
@@ -138,13 +140,13 @@ pub async fn served(
 }
 
 /// The servers' answers about the rights for one published resource.
-struct Reviewed {
+struct AccessReview {
     needed: Vec<Right>,
     lacking: Vec<Right>,
     at: Instant,
 }
 
-impl Reviewed {
+impl AccessReview {
     /// Whether the answer is still taken for true.
     fn holds(&self, needed: &[Right]) -> bool {
         let longest = if self.lacking.is_empty() {
@@ -160,7 +162,7 @@ impl Reviewed {
 /// their owners, and checks missing rights again.
 pub async fn keep(publishing: Arc<Publishing>, reviewers: Reviewers) {
     // By uid.
-    let mut reviewed: HashMap<String, Reviewed> = HashMap::new();
+    let mut reviewed: HashMap<String, AccessReview> = HashMap::new();
     loop {
         sleep(LOOK).await;
         let running = needs(&publishing);
@@ -184,7 +186,7 @@ pub async fn keep(publishing: Arc<Publishing>, reviewers: Reviewers) {
             }
             let told = lacking.iter().map(ToString::to_string).collect();
             publishing.note(&name, |known| known.facts.lacking = Some(told));
-            let reviewed_now = Reviewed {
+            let reviewed_now = AccessReview {
                 needed,
                 lacking,
                 at: Instant::now(),

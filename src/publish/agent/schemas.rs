@@ -20,7 +20,7 @@ use crate::publish::projection;
 use crate::publish::related::dangling_references;
 use crate::publish::schema::{self, PublishedSchema};
 use crate::publish::types::PublishedResourceSpec;
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::discovery::Discovery;
 
 mod definition;
@@ -148,7 +148,7 @@ impl Schemas {
     ) -> Result<Settled, SchemaError> {
         let asked = fingerprint(&manifest.spec);
         let mode = *self.mode.lock();
-        let known = self.recall(&manifest.uid, asked, watched);
+        let known = self.claim_recorded(&manifest.uid, asked, watched);
         let mut settled = match known.filter(|known| known.mode == mode) {
             Some(settled) => settled,
             None => self.establish(manifest, asked, mode).await?,
@@ -203,7 +203,12 @@ impl Schemas {
         notices::send(&self.service, notice).await;
     }
 
-    fn recall(&self, uid: &str, asked: u64, watched: impl Fn(&str) -> Watched) -> Option<Settled> {
+    fn claim_recorded(
+        &self,
+        uid: &str,
+        asked: u64,
+        watched: impl Fn(&str) -> Watched,
+    ) -> Option<Settled> {
         let settled_schemas = self.settled.lock();
         let settled_schema = settled_schemas
             .get(uid)
@@ -375,7 +380,7 @@ impl Settled {
     }
 }
 
-fn is(answer: &Result<Value, AskError>, code: u16) -> bool {
+fn is(answer: &Result<Value, RequestError>, code: u16) -> bool {
     matches!(answer, Err(error) if error.code() == Some(code))
 }
 

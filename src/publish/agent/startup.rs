@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connection};
+use hawser_runtime::cluster::connection::{Call, ConnectError, Connection, RequestError};
 
 pub(super) const SLICES: &str = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices";
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
@@ -82,7 +82,7 @@ pub async fn locate(kcp: &Connection, slice: &str) -> Result<Located, StartError
 pub(super) async fn in_workspace(
     kcp: &Connection,
     path: &str,
-) -> Result<Result<String, AskError>, StartError> {
+) -> Result<Result<String, RequestError>, StartError> {
     let at = kcp.at(&elsewhere(&kcp.url(), path)?)?;
     let found = at.ask(Call::get(LOGICAL_CLUSTER)).await;
     let cluster = |found: &Value| {
@@ -125,7 +125,7 @@ async fn persistently(at: &Connection, path: &str, kind: &str, name: &str) -> Va
     }
 }
 
-fn explain(error: &AskError, kind: &str, name: &str) -> String {
+fn explain(error: &RequestError, kind: &str, name: &str) -> String {
     match error.code() {
         Some(401) => "the credentials are not accepted: check the kcp kubeconfig".to_owned(),
         Some(403) => {

@@ -8,10 +8,10 @@ use serde_json::Value;
 use tracing::{info, warn};
 
 use super::binding_reader::has_bound;
-use super::bindings::{Binding, Bindings, Engagement};
+use super::bindings::{Binding, BindingChange, Bindings};
 use crate::publish::related::binding_kind;
 use crate::publish::rules::Sides;
-use hawser_runtime::cluster::cache::{Cache, Change, Coverage, What};
+use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::controller::{SharedWatch, WatchRegistry, WatchSpec};
@@ -81,7 +81,7 @@ impl Endpoint {
 
 /// A change of workspaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct WorkspaceChange {
     pub endpoints: bool,
     pub engaged: Vec<Arc<str>>,
     /// Its bindings are in deletion.
@@ -153,9 +153,9 @@ impl Workspaces {
     }
 
     /// Stores the current slice; `None` if it is gone.
-    pub fn slice(&self, slice: Option<&Object>) -> Moved {
+    pub fn slice(&self, slice: Option<&Object>) -> WorkspaceChange {
         let urls = slice.map(endpoint_urls).unwrap_or_default();
-        let mut moved = Moved::default();
+        let mut moved = WorkspaceChange::default();
         let mut state = self.state.lock();
         let vanished = state.endpoints.keys().filter(|url| !urls.contains(&***url));
         for url in vanished.cloned().collect::<Vec<_>>() {
@@ -198,32 +198,32 @@ impl Workspaces {
     }
 
     /// Handles the event of a binding at the endpoint `source`.
-    pub fn binding(&self, source: &Arc<str>, change: &Change) -> Moved {
+    pub fn binding(&self, source: &Arc<str>, change: &Change) -> WorkspaceChange {
         let mut state = self.state.lock();
-        let mut moved = Moved::default();
+        let mut moved = WorkspaceChange::default();
         if !state.endpoints.contains_key(source) {
             return moved;
         }
         let cluster = &change.key.cluster;
         let bindings = state.bindings.entry(Arc::clone(source)).or_default();
         let binding = match change.what {
-            What::Gone => Binding::Gone,
+            ChangeType::Gone => Binding::Gone,
             _ if change.object.in_deletion() => Binding::Leaving,
             _ if has_bound(change.object.as_value()) => Binding::Ready,
             _ => Binding::Pending,
         };
         match bindings.observe(cluster, &change.key.name, binding) {
-            Engagement::Same => {}
-            Engagement::Leaving => {
+            BindingChange::Same => {}
+            BindingChange::Leaving => {
                 info!(cluster = %cluster, "a workspace is unbinding");
                 moved.leaving.push(Arc::clone(cluster));
             }
-            Engagement::Engaged => {
+            BindingChange::Engaged => {
                 info!(cluster = %cluster, "a workspace is bound");
                 self.cache.route(&self.sides.kcp, cluster, source);
                 moved.engaged.push(Arc::clone(cluster));
             }
-            Engagement::Disengaged => {
+            BindingChange::Disengaged => {
                 self.leave(&state, cluster, &mut moved);
             }
         }
@@ -231,7 +231,7 @@ impl Workspaces {
     }
 
     /// A workspace is no longer served by an endpoint. If it has moved, another endpoint serves it already.
-    fn leave(&self, state: &WorkspacesState, cluster: &Arc<str>, moved: &mut Moved) {
+    fn leave(&self, state: &WorkspacesState, cluster: &Arc<str>, moved: &mut WorkspaceChange) {
         let mut others = state.bindings.iter();
         let other = others.find(|(_, bindings)| bindings.takes_part(cluster));
         if let Some((url, _)) = other {

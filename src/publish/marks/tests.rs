@@ -16,7 +16,7 @@ fn object(metadata: Value) -> Object {
 }
 
 fn marked(change: impl FnOnce(&mut Marks)) -> Object {
-    let mut marks = marks(&remote(), "agent", None, Made::Created);
+    let mut marks = marks(&remote(), "agent", None, CopyOrigin::Created);
     change(&mut marks);
     let mut copy = object(json!({"name": "copy"}));
     for (key, value) in marks.labels() {
@@ -47,7 +47,7 @@ fn a_copy_carries_exactly_the_labels_and_annotations_of_the_contract() {
             },
         })
     );
-    let with_path = marks(&remote(), "agent", Some("root:org"), Made::Adopted);
+    let with_path = marks(&remote(), "agent", Some("root:org"), CopyOrigin::Adopted);
     assert_eq!(with_path.identity.annotations[WORKSPACE_PATH], "root:org");
     assert_eq!(with_path.extra.annotations[ADOPTED], "true");
 }
@@ -58,7 +58,7 @@ fn a_cluster_scoped_object_has_no_namespace_in_its_marks() {
         namespace: None,
         ..remote()
     };
-    let marks = marks(&remote, "agent", Some(""), Made::Created);
+    let marks = marks(&remote, "agent", Some(""), CopyOrigin::Created);
     assert_eq!(marks.identity.labels.len(), 2);
     assert_eq!(marks.identity.annotations.len(), 1);
 }
@@ -73,13 +73,16 @@ fn an_object_without_marks_belongs_to_nobody() {
 fn a_copy_of_this_source_is_ours_even_where_a_label_was_lost() {
     assert_eq!(
         owner(&marked(|_| {}), &remote(), "agent"),
-        Owner::Ours(Made::Created)
+        Owner::Ours(CopyOrigin::Created)
     );
     let lost = marked(|marks| {
         marks.identity.labels.remove(NAME_HASH);
         marks.extra.labels.remove(AGENT_NAME);
     });
-    assert_eq!(owner(&lost, &remote(), "agent"), Owner::Ours(Made::Created));
+    assert_eq!(
+        owner(&lost, &remote(), "agent"),
+        Owner::Ours(CopyOrigin::Created)
+    );
     let adopted = marked(|marks| {
         marks
             .extra
@@ -88,7 +91,7 @@ fn a_copy_of_this_source_is_ours_even_where_a_label_was_lost() {
     });
     assert_eq!(
         owner(&adopted, &remote(), "agent"),
-        Owner::Ours(Made::Adopted)
+        Owner::Ours(CopyOrigin::Adopted)
     );
 }
 
@@ -124,7 +127,7 @@ fn all_labels_together_say_whose_a_copy_is_and_names_only_where_one_is_missing()
         })
     };
     let ours = owner(&renamed(true), &remote(), "agent");
-    assert_eq!(ours, Owner::Ours(Made::Created));
+    assert_eq!(ours, Owner::Ours(CopyOrigin::Created));
     let others = owner(&renamed(false), &remote(), "agent");
     let who = "the object abc123|default/other-thing".into();
     assert_eq!(others, Owner::Other(who));

@@ -18,7 +18,7 @@ use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
 use hawser_sync::Side;
 use hawser_sync::{
-    Code, Codec, CopyRecord, Entry, Key, Link, LinkId, LostCopy, Made, Memory, PendingChange,
+    Code, Codec, CopyOrigin, CopyRecord, Entry, Key, Link, LinkId, LostCopy, Memory, PendingChange,
     Reason, Snapshot, Source,
 };
 use kube_lang::object::{Gvk, Object};
@@ -484,15 +484,15 @@ impl StoredLostCopy {
         };
         let LostCopy { uid, made } = lost.as_ref()?;
         Some(match made {
-            Made::Created => Self::Created(uid.to_string()),
-            Made::Adopted => Self::Adopted(uid.to_string()),
+            CopyOrigin::Created => Self::Created(uid.to_string()),
+            CopyOrigin::Adopted => Self::Adopted(uid.to_string()),
         })
     }
 
     fn read(&self) -> LostCopy {
         let (uid, made) = match self {
-            Self::Created(uid) => (uid, Made::Created),
-            Self::Adopted(uid) => (uid, Made::Adopted),
+            Self::Created(uid) => (uid, CopyOrigin::Created),
+            Self::Adopted(uid) => (uid, CopyOrigin::Adopted),
         };
         LostCopy {
             uid: uid.as_str().into(),

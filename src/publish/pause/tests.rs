@@ -21,7 +21,7 @@ fn at(text: &str) -> Timestamp {
 #[test]
 fn a_pause_ends_by_itself() {
     let pause = Pause::of(&object(&complete())).unwrap().unwrap();
-    for way in [Way::Spec, Way::Status] {
+    for way in [WriteDirection::Spec, WriteDirection::Status] {
         assert!(pause.holds(way, at("2029-12-31T23:59:59Z")));
         assert!(!pause.holds(way, at("2030-01-01T00:00:00Z")));
     }
@@ -37,8 +37,8 @@ fn a_pause_of_one_direction_leaves_the_other_alone() {
     annotations[DIRECTION] = "status".into();
     let pause = Pause::of(&object(&annotations)).unwrap().unwrap();
     let now = at("2029-01-01T00:00:00Z");
-    assert!(pause.holds(Way::Status, now));
-    assert!(!pause.holds(Way::Spec, now));
+    assert!(pause.holds(WriteDirection::Status, now));
+    assert!(!pause.holds(WriteDirection::Spec, now));
 }
 
 #[test]

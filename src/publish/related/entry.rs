@@ -48,7 +48,7 @@ pub struct Entry {
     pub(super) namespaces: Option<Values>,
     pub(super) spec: Pipeline,
     pub(super) status: Pipeline,
-    pub(super) choices: Choices,
+    pub(super) choices: AllowedNames,
     pub(super) allowed_namespaces: BTreeSet<String>,
     /// The maximum number of objects.
     pub(super) limit: usize,
@@ -60,7 +60,7 @@ pub struct Entry {
     reason = "the switches of a manifest are what they are"
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Choices {
+pub(super) struct AllowedNames {
     pub(super) cleanup: bool,
     pub(super) sync_status: bool,
     pub(super) require_link: bool,
@@ -343,7 +343,7 @@ impl Entry {
             namespaces,
             spec: mutate,
             status: back,
-            choices: Choices {
+            choices: AllowedNames {
                 cleanup: spec.cleanup,
                 sync_status: spec.sync_status,
                 require_link: spec.require_link,

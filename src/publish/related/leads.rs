@@ -15,7 +15,7 @@ use hawser_sync::{Source, Subject};
 
 /// The explanation of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lead {
+pub struct EntryExplanation {
     pub entry: String,
     pub origin: Origin,
     pub authors: NameAuthors,
@@ -38,10 +38,10 @@ pub fn leads(
     subject: &Subject,
     sides: &Sides,
     remote: &Remote,
-) -> Vec<Lead> {
+) -> Vec<EntryExplanation> {
     let mut all = Vec::new();
     for entry in entries {
-        let lead = |end| Lead {
+        let lead = |end| EntryExplanation {
             entry: entry.identifier.clone(),
             origin: entry.origin,
             authors: entry.name_authors(),
@@ -75,7 +75,7 @@ pub fn leads(
     all
 }
 
-impl Lead {
+impl EntryExplanation {
     pub fn as_json(&self) -> Value {
         let origin = match self.origin {
             Origin::Kcp => "kcp",

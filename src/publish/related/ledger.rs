@@ -50,7 +50,7 @@ impl ObjectClaim {
 
 /// The claims of all published objects. One for all concurrent passes.
 #[derive(Debug, Default)]
-pub struct Ledger(Mutex<LedgerState>);
+pub struct ClaimIndex(Mutex<LedgerState>);
 
 #[derive(Debug, Default)]
 struct LedgerState {
@@ -72,7 +72,7 @@ struct Claims {
 /// The number of owners without claims that are remembered: their last events come within moments.
 const DONE: usize = 4096;
 
-impl Ledger {
+impl ClaimIndex {
     /// Claims a copy, unless an object of another workspace has claimed it; returns that object.
     pub fn claim(&self, by: &ClaimOwner, copy: &Key) -> Result<(), ClaimOwner> {
         let claim = ObjectClaim::copy(copy);
@@ -125,7 +125,7 @@ impl Ledger {
 
     /// Sets exactly the claims of a memory, whatever was claimed before: its object is gone, or not wanted. They count
     /// until the memory changes.
-    pub fn recalled(
+    pub fn set_recorded_claims(
         &self,
         by: &ClaimOwner,
         claims: BTreeSet<ObjectClaim>,
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_two_want_is_shared_until_one_of_them_leaves() {
-        let ledger = Ledger::default();
+        let ledger = ClaimIndex::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
         ledger.wants(&one, claims(&[key("v1", "s")]), claims(&[]));
         assert!(!ledger.is_shared(&one, &ObjectClaim::copy(&key("v1", "s"))));
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_memory_counts_until_its_owner_was_looked_at() {
-        let ledger = Ledger::default();
+        let ledger = ClaimIndex::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
         ledger.remembered(&one, claims(&[key("v1", "s")]), claims(&[key("v1", "s")]));
         assert!(ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn another_workspace_does_not_get_what_is_claimed() {
-        let ledger = Ledger::default();
+        let ledger = ClaimIndex::default();
         ledger
             .claim(&who("a", "1"), &key("v1", "s"))
             .expect("it is free");
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_is_held_by_one_finalizer_is_not_held_by_another() {
-        let ledger = Ledger::default();
+        let ledger = ClaimIndex::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
         let held = |finalizer| ObjectClaim::held(&key("v1", "s"), finalizer);
         ledger.wants(&one, [held("x")].into(), BTreeSet::new());
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn an_original_that_is_made_from_its_own_copy_is_found_out() {
-        let ledger = Ledger::default();
+        let ledger = ClaimIndex::default();
         let (ours, theirs) = (key("v1", "a"), key("v1", "b"));
         let pair =
             |original: ObjectClaim, copy: &Key| BTreeSet::from([original, ObjectClaim::copy(copy)]);
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn wanting_an_object_is_no_proof_of_having_made_it() {
-        let ledger = Ledger::default();
+        let ledger = ClaimIndex::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
         let secret = key("v1", "s");
         ledger.wants(&one, claims(std::slice::from_ref(&secret)), claims(&[]));
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn those_who_left_are_not_remembered_for_ever() {
-        let ledger = Ledger::default();
+        let ledger = ClaimIndex::default();
         for n in 0..2 * DONE {
             let one = who("a", &n.to_string());
             ledger.wants(&one, claims(&[key("v1", "s")]), claims(&[]));

@@ -8,9 +8,9 @@ use super::RelatedEnds;
 use super::claim_visibility::{has_ended, may_be_hidden};
 use super::entry::Entry;
 use super::identity::Identity;
-use super::ledger::{ClaimOwner, Ledger, ObjectClaim};
+use super::ledger::{ClaimIndex, ClaimOwner, ObjectClaim};
 use super::links::{count, policy};
-use super::rules::LeftRules;
+use super::rules::LeftoverRules;
 use crate::publish::compiled::Compiled;
 use crate::publish::rules::{ObjectRules, PRIMARY};
 use hawser_sync::Freshness;
@@ -24,7 +24,7 @@ use hawser_sync::{
 pub(super) struct Left<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) rules: &'a ObjectRules,
-    pub(super) ledger: &'a Ledger,
+    pub(super) ledger: &'a ClaimIndex,
     pub(super) view: &'a dyn View,
     pub(super) memory: &'a Memory,
     pub(super) by: &'a ClaimOwner,
@@ -32,7 +32,7 @@ pub(super) struct Left<'a> {
 
 /// The remains of an object that is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Remains {
+pub(super) enum Leftover {
     #[default]
     Nothing,
     /// A copy that its owner may want to keep.
@@ -40,7 +40,7 @@ pub(super) enum Remains {
 }
 
 /// The reason why an original is absent.
-pub(super) enum Absence {
+pub(super) enum AbsenceReason {
     /// It was seen to end, or exists.
     No,
     /// It is hidden, or could not be read.
@@ -86,7 +86,7 @@ impl Left<'_> {
             wave: 1,
             source: Source::Unwanted(self.source(identity)),
             target: Target::Named(target.clone()),
-            rules: Arc::new(LeftRules { target }),
+            rules: Arc::new(LeftoverRules { target }),
             policy: Policy {
                 source_finalizer: identity.hold().map(Finalizer::new),
                 source_gone: Fate::Delete,
@@ -105,26 +105,26 @@ impl Left<'_> {
     }
 
     /// The reason why the original of a link is absent.
-    pub(super) fn away(&self, identity: &Identity) -> Absence {
+    pub(super) fn away(&self, identity: &Identity) -> AbsenceReason {
         let source = self.source(identity);
         let view = self.view;
         if view.get(&source) != Seen::Absent {
-            return Absence::No;
+            return AbsenceReason::No;
         }
         if identity.hold().is_some() {
             return if view.ended(&source) {
-                Absence::No
+                AbsenceReason::No
             } else {
-                Absence::Hidden
+                AbsenceReason::Hidden
             };
         }
         if view.freshness(&source) == Freshness::Live {
-            return Absence::No;
+            return AbsenceReason::No;
         }
         let read = Request::Read { key: source };
         match view.note(&read) {
-            None => Absence::Unread(read),
-            Some(_) => Absence::Hidden,
+            None => AbsenceReason::Unread(read),
+            Some(_) => AbsenceReason::Hidden,
         }
     }
 
@@ -175,7 +175,7 @@ impl Left<'_> {
 
     /// The links of an object that is no longer wanted: its copies stay, except for those without an entry and those of
     /// originals in deletion.
-    pub(super) fn outside(&self) -> Vec<Link> {
+    pub(super) fn unwanted(&self) -> Vec<Link> {
         let over = |identity: &Identity| {
             self.entry(identity).is_none() || identity.hold().is_some() && self.is_dying(identity)
         };
@@ -187,14 +187,14 @@ impl Left<'_> {
 
     /// The links of an object that is gone, while originals may still have a finalizer for it: hidden ones are
     /// released, and if a copy of the object stays, only those in deletion.
-    pub(super) fn afterwards(&self) -> Result<(Vec<Link>, Remains), Vec<Request>> {
+    pub(super) fn after_deletion(&self) -> Result<(Vec<Link>, Leftover), Vec<Request>> {
         let copies = self
             .view
             .find(&self.rules.local_scope(), &self.rules.remote().marked());
         let stays = match copies {
-            Found::All(none) if none.is_empty() => Remains::Nothing,
-            Found::All(_) => Remains::Copy,
-            Found::Unknown => return Ok((Vec::new(), Remains::Copy)),
+            Found::All(none) if none.is_empty() => Leftover::Nothing,
+            Found::All(_) => Leftover::Copy,
+            Found::Unknown => return Ok((Vec::new(), Leftover::Copy)),
         };
         let holds = self
             .records()
@@ -203,7 +203,7 @@ impl Left<'_> {
             return Ok((Vec::new(), stays));
         }
         let links = self.records().map(|(id, identity, copy)| {
-            let over = stays == Remains::Nothing || self.is_dying(&identity);
+            let over = stays == Leftover::Nothing || self.is_dying(&identity);
             let goes = identity.hold().is_some() && over;
             let mut link = self.link(id, &identity, copy, !goes);
             if !goes {
@@ -226,7 +226,7 @@ impl Left<'_> {
     }
 
     /// Claims exactly what the memory records.
-    pub(super) fn recall(&self) {
+    pub(super) fn claim_recorded(&self) {
         let claims = |made: &dyn Fn(&CopyRecord) -> bool| -> BTreeSet<ObjectClaim> {
             let ids = self
                 .memory
@@ -238,6 +238,6 @@ impl Left<'_> {
                 .collect()
         };
         self.ledger
-            .recalled(self.by, claims(&|_| true), claims(&CopyRecord::is_made));
+            .set_recorded_claims(self.by, claims(&|_| true), claims(&CopyRecord::is_made));
     }
 }

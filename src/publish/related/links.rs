@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::entry::{Entry, TypeName};
 use super::guard::Guard;
 use super::identity::{Identity, same_object};
-use super::ledger::{ClaimOwner, Ledger, ObjectClaim};
-use super::left::{Absence, Left};
-use super::resolve::{RelatedNames, Rendering, ResolveInputs, Resolved, Trouble};
-use super::rules::{LeftRules, PairRules};
-use super::{PublishedKind, RelatedEnds, RelatedKind, Surroundings};
+use super::ledger::{ClaimIndex, ClaimOwner, ObjectClaim};
+use super::left::{AbsenceReason, Left};
+use super::resolve::{EntryProblem, RelatedNames, Rendering, ResolveInputs, Resolved};
+use super::rules::{LeftoverRules, PairRules};
+use super::{PublishedKind, RelatedContext, RelatedEnds, RelatedKind};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks;
 use crate::publish::naming::LocalScope;
@@ -19,15 +19,15 @@ use crate::publish::types::Origin;
 use hawser_sync::link::{Adoption, Claims, Content, Fate, StatusFlow};
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Code, CopyRecord, Finalizer, Key, Link, LinkId, Made, Memory, Policy, Reason, Request, Scope,
-    Seen, Side, Source, Subject, Target, View, equals,
+    Code, CopyOrigin, CopyRecord, Finalizer, Key, Link, LinkId, Memory, Policy, Reason, Request,
+    Scope, Seen, Side, Source, Subject, Target, View, equals,
 };
 use kube_lang::object::{Gvk, Object};
 
-pub(super) struct Making<'a> {
+pub(super) struct LinkBuilder<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) rules: &'a ObjectRules,
-    pub(super) around: Surroundings<'a>,
+    pub(super) around: RelatedContext<'a>,
     pub(super) view: &'a dyn View,
     pub(super) anchor: &'a Object,
     pub(super) memory: &'a Memory,
@@ -36,7 +36,7 @@ pub(super) struct Making<'a> {
 
 /// The results of the entries.
 #[derive(Default)]
-struct Gathered {
+struct BuiltLinks {
     links: Vec<Link>,
     needs: Vec<Request>,
     /// Entries whose targets are unknown: their copies stay unchanged.
@@ -45,14 +45,14 @@ struct Gathered {
     waiting: BTreeSet<LinkId>,
 }
 
-impl Making<'_> {
+impl LinkBuilder<'_> {
     pub(super) fn links(
         &self,
         subject: Subject,
         local: Option<&Object>,
     ) -> Result<Subject, Vec<Request>> {
         let leaving = self.anchor.in_deletion();
-        let mut made = Gathered::default();
+        let mut made = BuiltLinks::default();
         if let Some(local) = local {
             let in_step = self.is_in_step(&subject, local);
             for entry in &self.compiled.related {
@@ -78,15 +78,15 @@ impl Making<'_> {
     /// goes.
     pub(super) fn as_remembered(&self, subject: Subject) -> Subject {
         let known = self.memory.entries.keys().filter_map(Identity::read);
-        let made = Gathered {
+        let made = BuiltLinks {
             unknown: known.map(|known| known.identifier().to_owned()).collect(),
-            ..Gathered::default()
+            ..BuiltLinks::default()
         };
         self.gathered(subject, made)
     }
 
     /// The subject with the links of the entries and of the remains.
-    fn gathered(&self, mut subject: Subject, mut made: Gathered) -> Subject {
+    fn gathered(&self, mut subject: Subject, mut made: BuiltLinks) -> Subject {
         let leaving = self.anchor.in_deletion();
         // Who neither made a copy nor can make one has no share in what others made.
         let has_share =
@@ -143,11 +143,11 @@ impl Making<'_> {
             && !outstanding.is_some_and(|pending| pending.is_outstanding(local))
     }
 
-    fn entry(&self, entry: &Arc<Entry>, (local, in_step): (&Object, bool), made: &mut Gathered) {
+    fn entry(&self, entry: &Arc<Entry>, (local, in_step): (&Object, bool), made: &mut BuiltLinks) {
         let led = if in_step {
             self.resolve(entry, local)
         } else {
-            self.as_before(entry).map_err(Trouble::Refused)
+            self.as_before(entry).map_err(EntryProblem::Refused)
         };
         let pairs = match led {
             Ok((resolved, kinds)) => {
@@ -158,7 +158,7 @@ impl Making<'_> {
                 }
                 (resolved.pairs, kinds)
             }
-            Err(Trouble::Needs(request)) => {
+            Err(EntryProblem::Needs(request)) => {
                 made.unknown.insert(entry.identifier.clone());
                 if self.view.note(&request).is_none() {
                     made.needs.push(request);
@@ -170,7 +170,7 @@ impl Making<'_> {
                 }
                 return;
             }
-            Err(Trouble::Refused(reason)) => {
+            Err(EntryProblem::Refused(reason)) => {
                 made.unknown.insert(entry.identifier.clone());
                 let link = refusal(&self.rules.sides().kcp, entry, "entry", &reason);
                 made.links.push(link);
@@ -229,7 +229,7 @@ impl Making<'_> {
         &self,
         entry: &Entry,
         local: &Object,
-    ) -> Result<(Resolved, (RelatedKind, RelatedKind)), Trouble> {
+    ) -> Result<(Resolved, (RelatedKind, RelatedKind)), EntryProblem> {
         let (source, target) = self.kinds(entry)?;
         let ground = ResolveInputs {
             remote: self.anchor,
@@ -258,7 +258,7 @@ impl Making<'_> {
         pair: &RelatedNames,
         local: &Object,
         kinds: (&RelatedKind, &RelatedKind),
-        made: &mut Gathered,
+        made: &mut BuiltLinks,
     ) -> Result<Link, Reason> {
         let key = |side, kind: &RelatedKind, (namespace, name): &(Option<String>, String)| {
             self.scope(side, &kind.kind).key(namespace.as_deref(), name)
@@ -418,7 +418,7 @@ impl Making<'_> {
 
     /// Reads absent originals to which an entry may no longer lead only because they are absent: labels that cannot be
     /// seen select nothing.
-    fn vanished(&self, made: &mut Gathered) {
+    fn vanished(&self, made: &mut BuiltLinks) {
         let left = self.remembered();
         for (id, identity, _) in left.records() {
             let is_link = made.links.iter().any(|link| link.id == *id);
@@ -426,16 +426,16 @@ impl Making<'_> {
                 continue;
             }
             match left.away(&identity) {
-                Absence::No => continue,
-                Absence::Hidden => {}
-                Absence::Unread(read) => made.needs.push(read),
+                AbsenceReason::No => continue,
+                AbsenceReason::Hidden => {}
+                AbsenceReason::Unread(read) => made.needs.push(read),
             }
             made.waiting.insert(id.clone());
         }
     }
 
     /// The records of the memory that no entry leads to.
-    fn left(&self, made: &Gathered, leaving: bool, wanted: &BTreeSet<ObjectClaim>) -> Vec<Link> {
+    fn left(&self, made: &BuiltLinks, leaving: bool, wanted: &BTreeSet<ObjectClaim>) -> Vec<Link> {
         let is_link = |id: &LinkId| made.links.iter().any(|link| link.id == *id);
         let remembered = self.remembered();
         let mut left = Vec::new();
@@ -479,7 +479,7 @@ impl Making<'_> {
     }
 
     /// The wanted copies that the memory records as created.
-    fn existing(&self, made: &Gathered) -> impl Iterator<Item = ObjectClaim> {
+    fn existing(&self, made: &BuiltLinks) -> impl Iterator<Item = ObjectClaim> {
         let links = made.links.iter();
         let known = links.filter(|link| {
             let record = self.memory.entries.get(&link.id);
@@ -517,16 +517,16 @@ impl Making<'_> {
         if entry.choices.adopt {
             Adoption::Overwrite
         } else if ours {
-            Adoption::Equal(Made::Created)
+            Adoption::Equal(CopyOrigin::Created)
         } else {
-            Adoption::Equal(Made::Adopted)
+            Adoption::Equal(CopyOrigin::Adopted)
         }
     }
 
     /// The claims of pairs that are not known well enough to be judged.
     fn unclear(
         &self,
-        made: &Gathered,
+        made: &BuiltLinks,
         which: impl Fn(&CopyRecord) -> bool,
     ) -> impl Iterator<Item = ObjectClaim> {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
@@ -560,7 +560,7 @@ fn held(link: &Link) -> Option<ObjectClaim> {
 }
 
 /// The last owner of claims on an object deletes it, and releases its original.
-pub(super) fn count(ledger: &Ledger, by: &ClaimOwner, link: &mut Link) {
+pub(super) fn count(ledger: &ClaimIndex, by: &ClaimOwner, link: &mut Link) {
     keep_shared(link, |claim| ledger.is_shared(by, claim));
 }
 
@@ -627,7 +627,7 @@ fn refusal(kcp: &Side, entry: &Entry, number: &str, reason: &Reason) -> Link {
         wave: 1,
         source: Source::Refused(reason),
         target: Target::Named(nowhere.clone()),
-        rules: Arc::new(LeftRules { target: nowhere }),
+        rules: Arc::new(LeftoverRules { target: nowhere }),
         policy: Policy::related(),
     }
 }

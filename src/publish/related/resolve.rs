@@ -51,12 +51,12 @@ impl Default for Rendering {
 }
 
 /// The reason why an entry leads nowhere for now.
-pub(super) enum Trouble {
+pub(super) enum EntryProblem {
     Needs(Request),
     Refused(Reason),
 }
 
-impl From<Reason> for Trouble {
+impl From<Reason> for EntryProblem {
     fn from(reason: Reason) -> Self {
         Self::Refused(reason)
     }
@@ -78,9 +78,9 @@ pub(super) struct Resolved {
 }
 
 /// The maximum number, and whether there were more: of a long list by a consumer, no more is examined than can be used.
-struct Most(usize, bool);
+struct Bounded(usize, bool);
 
-impl Most {
+impl Bounded {
     fn of<T: Ord>(&mut self, mut values: Vec<T>) -> Vec<T> {
         values.sort_unstable();
         values.dedup();
@@ -101,7 +101,7 @@ impl ResolveInputs<'_> {
         }
     }
 
-    pub(super) fn resolve(&self, entry: &Entry) -> Result<Resolved, Trouble> {
+    pub(super) fn resolve(&self, entry: &Entry) -> Result<Resolved, EntryProblem> {
         let (source, target) = self.namespaced;
         let namespaces = if source || target {
             self.namespaces(entry)?
@@ -109,7 +109,7 @@ impl ResolveInputs<'_> {
             vec![(String::new(), String::new())]
         };
         let mut resolved = Resolved::default();
-        let mut most = Most(entry.limit, false);
+        let mut most = Bounded(entry.limit, false);
         // References and templates say the same whatever the namespace.
         let everywhere = match &entry.names {
             Values::Selector(_) => None,
@@ -143,7 +143,7 @@ impl ResolveInputs<'_> {
             .pairs
             .sort_by_cached_key(|pair| (joined(pair), pair.clone()));
         resolved.pairs.dedup();
-        let Most(limit, exceeded) = most;
+        let Bounded(limit, exceeded) = most;
         // However many there are, they are told of in a few lines.
         resolved.refused.truncate(limit);
         if exceeded || resolved.pairs.len() > limit {
@@ -156,7 +156,7 @@ impl ResolveInputs<'_> {
         Ok(resolved)
     }
 
-    fn namespaces(&self, entry: &Entry) -> Result<Vec<(String, String)>, Trouble> {
+    fn namespaces(&self, entry: &Entry) -> Result<Vec<(String, String)>, EntryProblem> {
         let Some(values) = &entry.namespaces else {
             let other = match entry.origin {
                 Origin::Kcp => Origin::Service,
@@ -184,7 +184,7 @@ impl ResolveInputs<'_> {
         &self,
         entry: &Entry,
         namespace: Option<&str>,
-    ) -> Result<Vec<(String, String)>, Trouble> {
+    ) -> Result<Vec<(String, String)>, EntryProblem> {
         self.values(&entry.names, entry, &self.originals, namespace)
     }
 
@@ -195,7 +195,7 @@ impl ResolveInputs<'_> {
         entry: &Entry,
         scope: &Scope,
         namespace: Option<&str>,
-    ) -> Result<Vec<(String, String)>, Trouble> {
+    ) -> Result<Vec<(String, String)>, EntryProblem> {
         let origin = entry.origin;
         let other = match origin {
             Origin::Kcp => Origin::Service,
@@ -259,7 +259,7 @@ impl ResolveInputs<'_> {
         limit: usize,
         scope: &Scope,
         namespace: Option<&str>,
-    ) -> Result<Vec<(String, String)>, Trouble> {
+    ) -> Result<Vec<(String, String)>, EntryProblem> {
         let labels = self.labels(selecting)?;
         let found = match self.view.find(scope, &labels) {
             Found::All(found) => found,
@@ -268,7 +268,7 @@ impl ResolveInputs<'_> {
                     scope: scope.clone(),
                     labels,
                 };
-                return Err(Trouble::Needs(request));
+                return Err(EntryProblem::Needs(request));
             }
         };
         let mut pairs = Vec::new();
@@ -294,7 +294,7 @@ impl ResolveInputs<'_> {
     }
 
     /// The labels to select by. They are computed for each object and not kept.
-    fn labels(&self, selecting: &Selecting) -> Result<Labels, Trouble> {
+    fn labels(&self, selecting: &Selecting) -> Result<Labels, EntryProblem> {
         let word = |word: &LabelText| match word {
             LabelText::Plain(text) => Ok(text.clone()),
             LabelText::Template(template) => self.render(template, self.both(template)?),

@@ -10,7 +10,7 @@ use crate::mutation::Pipeline;
 use crate::publish::marks;
 use crate::publish::rules::{check_credential, renamed};
 use crate::publish::types::Origin;
-use hawser_sync::{Code, Key, Made, Marks, Owner, Reason, Rules};
+use hawser_sync::{Code, CopyOrigin, Key, Marks, Owner, Reason, Rules};
 use kube_lang::object::{Gvk, Object, numbers};
 
 /// The rules of one pair.
@@ -49,7 +49,7 @@ impl PairRules {
     }
 
     /// The copy as it would be made without mutations.
-    fn imagined(&self, source: &Object) -> Object {
+    fn unmutated_copy(&self, source: &Object) -> Object {
         let Key {
             kind,
             namespace,
@@ -71,7 +71,7 @@ impl Rules for PairRules {
         }
         let mutated = match copy {
             Some(copy) => self.mutate(&self.entry.spec, source, copy),
-            None => self.mutate(&self.entry.spec, source, &self.imagined(source)),
+            None => self.mutate(&self.entry.spec, source, &self.unmutated_copy(source)),
         };
         mutated.map(Some)
     }
@@ -94,7 +94,7 @@ impl Rules for PairRules {
         Ok(desired)
     }
 
-    fn marks(&self, _source: &Object, _made: Made) -> Marks {
+    fn marks(&self, _source: &Object, _made: CopyOrigin) -> Marks {
         Marks::default()
     }
 
@@ -134,11 +134,11 @@ impl Rules for PairRules {
 
 /// The rules of an unwanted object: they create nothing.
 #[derive(Clone, Debug)]
-pub(super) struct LeftRules {
+pub(super) struct LeftoverRules {
     pub(super) target: Key,
 }
 
-impl Rules for LeftRules {
+impl Rules for LeftoverRules {
     fn place(&self, _source: &Object) -> Result<Key, Reason> {
         Ok(self.target.clone())
     }
@@ -147,7 +147,7 @@ impl Rules for LeftRules {
         Err(Code::Kept.into())
     }
 
-    fn marks(&self, _source: &Object, _made: Made) -> Marks {
+    fn marks(&self, _source: &Object, _made: CopyOrigin) -> Marks {
         Marks::default()
     }
 

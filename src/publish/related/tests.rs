@@ -30,7 +30,7 @@ pub(super) struct Stage {
     pub(super) hands: Rehearsal,
     pub(super) compiled: Arc<Compiled>,
     pub(super) kinds: Kinds,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: ClaimIndex,
     pub(super) published: Vec<PublishedKind>,
     pub(super) quiet: bool,
     /// Of all workspaces.
@@ -52,7 +52,7 @@ struct Front<'a> {
 impl Dialect for Front<'_> {
     fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
         let stage = self.stage;
-        let around = Surroundings {
+        let around = RelatedContext {
             kinds: &stage.kinds,
             ledger: &stage.ledger,
             published: &stage.published,
@@ -109,7 +109,7 @@ impl Stage {
             hands: Rehearsal::default(),
             compiled: compiled(&spec),
             kinds: Kinds::default(),
-            ledger: Ledger::default(),
+            ledger: ClaimIndex::default(),
             published: Vec::new(),
             quiet: true,
             path: "root:team",
@@ -119,7 +119,7 @@ impl Stage {
     /// Other rules from now on, and a process that knows nothing but what is stored.
     pub(super) fn restarted(&mut self, spec: Value) {
         self.compiled = compiled(&spec);
-        self.ledger = Ledger::default();
+        self.ledger = ClaimIndex::default();
     }
 
     fn rules(&self, cluster: &str, name: &str) -> ObjectRules {

@@ -27,7 +27,7 @@ fn things(more: &Value) -> PublishedKindNeeds {
 fn verbs(rights: &[Right], wanted: &str, namespace: Option<&str>) -> Vec<&'static str> {
     let of = |right: &&Right| {
         matches!(&right.resource, RightResource::Object { resource, .. } if resource == wanted)
-            && right.grantor == Grantor::Service
+            && right.grantor == RightsSide::Service
             && right.namespace.as_deref() == namespace
     };
     rights.iter().filter(of).map(|right| right.verb).collect()
@@ -82,7 +82,7 @@ fn without_leader_election_no_lease_is_touched() {
 fn roles_have_exactly_the_rights() {
     let rights = needed(&agent(true), &[things(&json!({}))]);
     let mut granted = 0;
-    for grantor in [Grantor::Service, Grantor::Provider] {
+    for grantor in [RightsSide::Service, RightsSide::Provider] {
         let subject = json!({"kind": "User", "name": "agent"});
         let manifests = roles(&rights, grantor, "hawser", Some(&subject));
         let roles = manifests.iter().filter(|one| one["rules"].is_array());

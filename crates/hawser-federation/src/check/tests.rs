@@ -40,7 +40,7 @@ struct Simulation {
     memory: Memory,
     settings: CheckSettings,
     due: i64,
-    notes: Vec<Note>,
+    notes: Vec<WorkloadEvent>,
     writes: usize,
 }
 
@@ -227,9 +227,9 @@ impl Member {
         }
     }
 
-    fn seen(&self) -> Local {
+    fn seen(&self) -> WorkloadState {
         let Some(local) = &self.local else {
-            return Local::Absent {
+            return WorkloadState::Absent {
                 refused: self.refuses,
             };
         };
@@ -247,7 +247,7 @@ impl Member {
             is_over: false,
         });
         let ready = i64::try_from(local.running()).unwrap();
-        Local::Present {
+        WorkloadState::Present {
             replicas: local.replicas,
             ready,
             pods: (ready != local.replicas).then(|| pods.collect()),
@@ -556,21 +556,21 @@ fn the_original_counts_ready_replicas_and_learns_capacity_from_pods() {
         created: 100,
         is_over: false,
     };
-    let present = |replicas, ready, pods| Local::Present {
+    let present = |replicas, ready, pods| WorkloadState::Present {
         replicas,
         ready,
         pods,
     };
     let members = BTreeMap::from([
-        ("absent".to_owned(), Local::Absent { refused: true }),
+        ("absent".to_owned(), WorkloadState::Absent { refused: true }),
         ("full".to_owned(), present(4, 1, Some(vec![unschedulable]))),
         ("ready".to_owned(), present(3, 3, None)),
     ]);
-    let ask = |now| rooms(&members, Patience::default(), now);
+    let ask = |now| rooms(&members, PodTimeouts::default(), now);
     let (found, look_again) = ask(120);
     assert_eq!((found["full"].capacity, look_again), (None, true));
     let (found, look_again) = ask(161);
     assert_eq!((found["full"].capacity, look_again), (Some(3), false));
-    assert_eq!(found["absent"], Room::default());
+    assert_eq!(found["absent"], MemberCapacity::default());
     assert_eq!((found["ready"].current, found["ready"].capacity), (3, None));
 }

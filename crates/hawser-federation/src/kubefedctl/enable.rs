@@ -160,7 +160,7 @@ impl Enabled {
     }
 
     /// The line printed after the definition was written.
-    pub fn definition_line(&self, written: Written) -> String {
+    pub fn definition_line(&self, written: WriteOutcome) -> String {
         format!(
             "customresourcedefinition.apiextensions.k8s.io/{} {}",
             self.definition_name(),
@@ -169,7 +169,7 @@ impl Enabled {
     }
 
     /// The line printed after the `FederatedTypeConfig` was written.
-    pub fn type_config_line(&self, written: Written, namespace: &str) -> String {
+    pub fn type_config_line(&self, written: WriteOutcome, namespace: &str) -> String {
         format!(
             "federatedtypeconfig.{CORE_GROUP}/{} {} in namespace {namespace}",
             self.name,
@@ -180,12 +180,12 @@ impl Enabled {
 
 /// The way in which an object was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     Created,
     Updated,
 }
 
-impl Written {
+impl WriteOutcome {
     fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(got.definition["spec"]["names"]["shortNames"], json!(["fx"]));
         assert_eq!(
             [
-                got.definition_line(Written::Created),
-                got.type_config_line(Written::Updated, "ns")
+                got.definition_line(WriteOutcome::Created),
+                got.type_config_line(WriteOutcome::Updated, "ns")
             ],
             [
                 "customresourcedefinition.apiextensions.k8s.io/federatedstatefulsets.types.kubefed.io created",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{ANY_CLUSTER, Preferences, Room, plan};
+use super::{ANY_CLUSTER, MemberCapacity, Preferences, plan};
 use crate::types::scheduling::ClusterPreferences;
 
 /// The annotation with the preferences of a federated workload, as JSON.
@@ -13,7 +13,7 @@ pub const PREFERENCES: &str = "federation.kubernetes.io/replica-set-preferences"
 
 /// The state of the workload in one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReplicaState {
     /// The replicas it is scaled to.
     pub placed: i64,
     /// Replicas that were not created, scheduled or started in time.
@@ -148,17 +148,17 @@ fn of_cluster(value: &Value) -> Result<ClusterPreferences, String> {
 pub fn schedule(
     preferences: &Preferences,
     key: &str,
-    members: &BTreeMap<String, Seen>,
+    members: &BTreeMap<String, ReplicaState>,
     settings: Settings,
 ) -> Schedule {
-    let members: BTreeMap<&String, &Seen> = members
+    let members: BTreeMap<&String, &ReplicaState> = members
         .iter()
         .filter(|(name, _)| preferences.of(name).is_some())
         .collect();
-    let mut rooms: BTreeMap<String, Room> = members
+    let mut rooms: BTreeMap<String, MemberCapacity> = members
         .iter()
         .map(|(name, seen)| {
-            let room = Room {
+            let room = MemberCapacity {
                 current: seen.placed.saturating_sub(seen.failed).max(0),
                 capacity: None,
             };
@@ -199,7 +199,7 @@ pub fn schedule(
 }
 
 /// The capacity of a member; `None` if it is not limited.
-fn capacity(seen: &Seen, share: i64, settings: Settings) -> Option<i64> {
+fn capacity(seen: &ReplicaState, share: i64, settings: Settings) -> Option<i64> {
     if seen.refusals >= settings.refusals {
         Some(0)
     } else if seen.failed > 0 {

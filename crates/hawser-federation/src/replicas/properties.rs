@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::design::{Seen, Settings, schedule};
-use super::{ANY_CLUSTER, Preferences, Room, plan};
+use super::design::{ReplicaState, Settings, schedule};
+use super::{ANY_CLUSTER, MemberCapacity, Preferences, plan};
 use crate::types::scheduling::ClusterPreferences;
 
 const NAMES: [&str; 6] = ["A", "B", "C", "cluster1", "eu-west", "z"];
@@ -51,20 +51,20 @@ fn members<T: std::fmt::Debug>(
 fn room(
     current: impl Strategy<Value = i64>,
     capacity: impl Strategy<Value = Option<i64>>,
-) -> impl Strategy<Value = Room> {
-    (current, capacity).prop_map(|(current, capacity)| Room { current, capacity })
+) -> impl Strategy<Value = MemberCapacity> {
+    (current, capacity).prop_map(|(current, capacity)| MemberCapacity { current, capacity })
 }
 
-fn sound() -> impl Strategy<Value = (Preferences, BTreeMap<String, Room>)> {
+fn sound() -> impl Strategy<Value = (Preferences, BTreeMap<String, MemberCapacity>)> {
     (
         preferences(0..150_i32, sound_cluster()),
         members(room(0..80_i64, proptest::option::of(0..60_i64))),
     )
 }
 
-fn seen() -> impl Strategy<Value = Seen> {
+fn seen() -> impl Strategy<Value = ReplicaState> {
     let parts = (0..60_i64, 0..60_i64, 0..5_i64, 0..5_u32);
-    parts.prop_map(|(placed, failed, waiting, refusals)| Seen {
+    parts.prop_map(|(placed, failed, waiting, refusals)| ReplicaState {
         placed,
         failed: failed.min(placed),
         waiting,
@@ -72,7 +72,7 @@ fn seen() -> impl Strategy<Value = Seen> {
     })
 }
 
-fn most(preferences: &Preferences, name: &str, room: Room) -> i64 {
+fn most(preferences: &Preferences, name: &str, room: MemberCapacity) -> i64 {
     let max = preferences.of(name).and_then(|own| own.max_replicas);
     let capacity = room.capacity.unwrap_or(i64::MAX);
     max.unwrap_or(i64::MAX).min(capacity)

@@ -1,6 +1,6 @@
 //! The tables of the contract, row by row.
 
-use super::design::{PREFERENCES, Seen, Settings, schedule};
+use super::design::{PREFERENCES, ReplicaState, Settings, schedule};
 use super::*;
 
 /// `A:w2,B:min3,*:w1max5`, with `rebalance` after a blank.
@@ -37,10 +37,10 @@ fn counts(text: &str) -> BTreeMap<String, i64> {
     entries.collect()
 }
 
-fn rooms(clusters: &str, current: &str, capacity: &str) -> BTreeMap<String, Room> {
+fn rooms(clusters: &str, current: &str, capacity: &str) -> BTreeMap<String, MemberCapacity> {
     let (current, capacity) = (counts(current), counts(capacity));
     let rooms = clusters.split_whitespace().map(|name| {
-        let room = Room {
+        let room = MemberCapacity {
             current: current.get(name).copied().unwrap_or(0),
             capacity: capacity.get(name).copied(),
         };
@@ -207,10 +207,10 @@ fn the_scenarios_of_the_design_get_their_layouts() {
 /// Member, placed, failed, waiting, refusals.
 type Row5 = (&'static str, i64, i64, i64, u32);
 
-fn seen(entries: &[Row5]) -> BTreeMap<String, Seen> {
+fn seen(entries: &[Row5]) -> BTreeMap<String, ReplicaState> {
     let entries = entries.iter().map(|entry| {
         let (name, placed, failed, waiting, refusals) = *entry;
-        let seen = Seen {
+        let seen = ReplicaState {
             placed,
             failed,
             waiting,

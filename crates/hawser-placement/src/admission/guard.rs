@@ -134,7 +134,7 @@ pub(super) fn problem(
     let resource = &request["resource"];
     let plural = resource["resource"].as_str().unwrap_or_default();
     let is_guarded = match (resource["group"].as_str().unwrap_or_default(), plural) {
-        (CLUSTER_GROUP, "memberclusters") => !changes_marks_alone(rail, request),
+        (CLUSTER_GROUP, "memberclusters") => !changes_metadata_only(rail, request),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             DEFINITIONS.iter().any(|end| text("name").ends_with(end))
         }
@@ -177,7 +177,7 @@ fn is_agent(member: &MemberCluster, user: &Value) -> bool {
 }
 
 /// Whether nothing but annotations and labels of a member changes.
-fn changes_marks_alone(rail: &GuardRail, request: &Value) -> bool {
+fn changes_metadata_only(rail: &GuardRail, request: &Value) -> bool {
     let is_status = !request["subResource"]
         .as_str()
         .unwrap_or_default()

@@ -23,7 +23,7 @@ const MUTATION: &str = "fleet-mutating-webhook-configuration";
 
 /// What is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reviewed {
+pub enum ReviewTarget {
     ClusterPlacement,
     Placement,
     ClusterOverride,
@@ -42,17 +42,17 @@ pub enum Reviewed {
 }
 
 /// What is validated.
-const VALIDATED: [Reviewed; 10] = [
-    Reviewed::ClusterPlacement,
-    Reviewed::Placement,
-    Reviewed::ClusterOverride,
-    Reviewed::Override,
-    Reviewed::Eviction,
-    Reviewed::Budget,
-    Reviewed::Member,
-    Reviewed::Pod,
-    Reviewed::ReplicaSet,
-    Reviewed::PodBudget,
+const VALIDATED: [ReviewTarget; 10] = [
+    ReviewTarget::ClusterPlacement,
+    ReviewTarget::Placement,
+    ReviewTarget::ClusterOverride,
+    ReviewTarget::Override,
+    ReviewTarget::Eviction,
+    ReviewTarget::Budget,
+    ReviewTarget::Member,
+    ReviewTarget::Pod,
+    ReviewTarget::ReplicaSet,
+    ReviewTarget::PodBudget,
 ];
 
 /// The objects that the webhook refuses besides invalid objects of the fleet.
@@ -76,10 +76,10 @@ pub struct ReviewContext<'a> {
 }
 
 impl HubGuards {
-    fn refuses(&self, kind: Reviewed) -> bool {
+    fn refuses(&self, kind: ReviewTarget) -> bool {
         match kind {
-            Reviewed::Pod | Reviewed::ReplicaSet => !self.workloads,
-            Reviewed::PodBudget => !self.budgets,
+            ReviewTarget::Pod | ReviewTarget::ReplicaSet => !self.workloads,
+            ReviewTarget::PodBudget => !self.budgets,
             _ => false,
         }
     }
@@ -90,7 +90,7 @@ impl HubGuards {
     }
 
     /// The namespaces in which API servers ask, as an expression of CEL.
-    fn asked_in(&self) -> String {
+    fn matched_namespaces(&self) -> String {
         let fleet =
             "!request.namespace.startsWith('fleet-') && !request.namespace.startsWith('kube-')";
         // Nothing but a name becomes part of an expression.
@@ -102,7 +102,7 @@ impl HubGuards {
     }
 }
 
-impl Reviewed {
+impl ReviewTarget {
     pub fn of_path(path: &str) -> Option<Self> {
         let all = VALIDATED.into_iter().chain([Self::Defaults, Self::Guarded]);
         all.into_iter().find(|one| one.path() == path)
@@ -194,7 +194,11 @@ pub fn configurations(
     address: &WebhookAddress,
     bundle: &str,
 ) -> Vec<(&'static str, Value)> {
-    let refused = [Reviewed::Pod, Reviewed::ReplicaSet, Reviewed::PodBudget];
+    let refused = [
+        ReviewTarget::Pod,
+        ReviewTarget::ReplicaSet,
+        ReviewTarget::PodBudget,
+    ];
     let validated = VALIDATED
         .iter()
         .filter(|one| !refused.contains(one) || guards.refuses(**one));
@@ -203,11 +207,11 @@ pub fn configurations(
         if refused.contains(one) {
             // The cluster, and the hub in it, start without the webhook.
             hook["matchConditions"] =
-                json!([{"name": "not-of-the-system", "expression": guards.asked_in()}]);
+                json!([{"name": "not-of-the-system", "expression": guards.matched_namespaces()}]);
         }
         hook
     });
-    let mut defaults = Reviewed::Defaults.webhook(address, bundle, "Ignore");
+    let mut defaults = ReviewTarget::Defaults.webhook(address, bundle, "Ignore");
     defaults["reinvocationPolicy"] = "Never".into();
     let of = |kind: &str, name: &str, webhooks: Vec<Value>| {
         json!({
@@ -237,7 +241,7 @@ pub fn configurations(
 }
 
 /// The path of the object or list that a verdict on a request depends on, if it depends on any.
-pub fn needs(kind: Reviewed, request: &Value) -> Option<String> {
+pub fn needs(kind: ReviewTarget, request: &Value) -> Option<String> {
     let group = format!("/apis/{PLACEMENT_GROUP}/{STORED_VERSION}");
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     let placement = |name: &Value| {
@@ -246,32 +250,32 @@ pub fn needs(kind: Reviewed, request: &Value) -> Option<String> {
     };
     let object = &request["object"];
     match kind {
-        Reviewed::ClusterOverride => Some(format!("{group}/clusterresourceoverrides")),
-        Reviewed::Override => {
+        ReviewTarget::ClusterOverride => Some(format!("{group}/clusterresourceoverrides")),
+        ReviewTarget::Override => {
             let namespace = text(&request["namespace"]);
             is_name(&namespace).then(|| format!("{group}/namespaces/{namespace}/resourceoverrides"))
         }
-        Reviewed::Eviction => placement(&object["spec"]["placementName"]),
-        Reviewed::Budget => placement(&object["metadata"]["name"]),
-        Reviewed::Member if request["operation"] == "DELETE" => {
+        ReviewTarget::Eviction => placement(&object["spec"]["placementName"]),
+        ReviewTarget::Budget => placement(&object["metadata"]["name"]),
+        ReviewTarget::Member if request["operation"] == "DELETE" => {
             let name = text(&request["name"]);
             let namespace = crate::names::member_namespace(&name);
             is_name(&name).then(|| format!(
                 "/apis/networking.fleet.azure.com/v1alpha1/namespaces/{namespace}/internalserviceexports"
             ))
         }
-        Reviewed::Guarded => {
+        ReviewTarget::Guarded => {
             let member = guard::member_of(request).filter(|name| is_name(name));
             member
                 .map(|name| format!("/apis/{CLUSTER_GROUP}/{STORED_VERSION}/memberclusters/{name}"))
         }
-        Reviewed::ClusterPlacement
-        | Reviewed::Placement
-        | Reviewed::Member
-        | Reviewed::Pod
-        | Reviewed::ReplicaSet
-        | Reviewed::PodBudget
-        | Reviewed::Defaults => None,
+        ReviewTarget::ClusterPlacement
+        | ReviewTarget::Placement
+        | ReviewTarget::Member
+        | ReviewTarget::Pod
+        | ReviewTarget::ReplicaSet
+        | ReviewTarget::PodBudget
+        | ReviewTarget::Defaults => None,
     }
 }
 
@@ -286,12 +290,12 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The verdict on a request.
-pub fn judge(kind: Reviewed, request: &Value, around: &ReviewContext<'_>) -> Verdict {
+pub fn judge(kind: ReviewTarget, request: &Value, around: &ReviewContext<'_>) -> Verdict {
     let judged = match request["operation"].as_str() {
-        Some(_) if kind == Reviewed::Guarded => guarded(request, around),
-        Some("CREATE" | "UPDATE") if kind == Reviewed::Defaults => return defaults(request),
+        Some(_) if kind == ReviewTarget::Guarded => guarded(request, around),
+        Some("CREATE" | "UPDATE") if kind == ReviewTarget::Defaults => return defaults(request),
         Some("CREATE" | "UPDATE") => problems(kind, request, around),
-        Some("DELETE") if kind == Reviewed::Member => leaving(request, around),
+        Some("DELETE") if kind == ReviewTarget::Member => leaving(request, around),
         Some(_) => return Verdict::Allowed,
         None => Err("the body is not an AdmissionReview with a request".to_owned()),
     };
@@ -325,7 +329,7 @@ fn defaults(request: &Value) -> Verdict {
 }
 
 fn problems(
-    kind: Reviewed,
+    kind: ReviewTarget,
     request: &Value,
     around: &ReviewContext<'_>,
 ) -> Result<Problems, String> {
@@ -335,7 +339,7 @@ fn problems(
         return Ok(Problems::new());
     }
     Ok(match kind {
-        Reviewed::ClusterPlacement | Reviewed::Placement => {
+        ReviewTarget::ClusterPlacement | ReviewTarget::Placement => {
             let new: Placement = read(object)?;
             if request["operation"] == "UPDATE" {
                 let old: Placement = read(&request["oldObject"])?;
@@ -344,27 +348,27 @@ fn problems(
                 check_placement(&new, around.scope_of)
             }
         }
-        Reviewed::ClusterOverride => {
+        ReviewTarget::ClusterOverride => {
             let one: ClusterResourceOverride = read(object)?;
             check_cluster_override(&one, &others(object, around))
         }
-        Reviewed::Override => {
+        ReviewTarget::Override => {
             let one: ResourceOverride = read(object)?;
             check_override(&one, &others(object, around))
         }
-        Reviewed::Eviction => {
+        ReviewTarget::Eviction => {
             let eviction: Eviction = read(object)?;
             check_eviction(&eviction, placement(around)?.as_ref())
         }
-        Reviewed::Budget => {
+        ReviewTarget::Budget => {
             let budget: DisruptionBudget = read(object)?;
             check_budget(&budget, placement(around)?.as_ref())
         }
-        Reviewed::Member => {
+        ReviewTarget::Member => {
             let member: MemberCluster = read(object)?;
             check_member(&member.spec)
         }
-        Reviewed::Pod | Reviewed::ReplicaSet | Reviewed::PodBudget => {
+        ReviewTarget::Pod | ReviewTarget::ReplicaSet | ReviewTarget::PodBudget => {
             let namespace = request["namespace"].as_str().unwrap_or_default();
             let metadata = &object["metadata"];
             let name = metadata["name"].as_str();
@@ -379,7 +383,7 @@ fn problems(
             };
             is_refused.then(problem).into_iter().collect()
         }
-        Reviewed::Defaults | Reviewed::Guarded => Problems::new(),
+        ReviewTarget::Defaults | ReviewTarget::Guarded => Problems::new(),
     })
 }
 
@@ -420,7 +424,7 @@ fn others<T: DeserializeOwned>(object: &Value, around: &ReviewContext<'_>) -> Ve
 mod tests {
     use super::*;
 
-    fn ask(kind: Reviewed, request: &Value, found: &[Value]) -> String {
+    fn ask(kind: ReviewTarget, request: &Value, found: &[Value]) -> String {
         let scope_of = |term: &ResourceSelectorTerm| match &*term.kind {
             "Namespace" => KindScope::Cluster,
             _ => KindScope::Unknown,
@@ -459,7 +463,7 @@ mod tests {
             let paths = hooks.map(|(name, hook)| {
                 let url = hook["clientConfig"]["url"].as_str().unwrap();
                 let path = url.strip_prefix("https://127.0.0.1:9443").unwrap();
-                assert!(Reviewed::of_path(path).is_some(), "{path}");
+                assert!(ReviewTarget::of_path(path).is_some(), "{path}");
                 // A name of a webhook has three parts.
                 assert!(
                     hook["name"].as_str().unwrap().split('.').count() > 2,
@@ -502,24 +506,24 @@ mod tests {
         let create = |namespace: &str, metadata: Value| json!({"operation": "CREATE", "namespace": namespace, "object": {"metadata": metadata}});
         let pod = create("app", json!({"name": "p"}));
         assert_eq!(
-            ask(Reviewed::Pod, &pod, &[]),
+            ask(ReviewTarget::Pod, &pod, &[]),
             "Pod app/p creation is disallowed in the fleet hub cluster"
         );
         let unnamed = create("app", json!({"generateName": "p-"}));
         assert_eq!(
-            ask(Reviewed::ReplicaSet, &unnamed, &[]),
+            ask(ReviewTarget::ReplicaSet, &unnamed, &[]),
             "ReplicaSet app/p- creation is disallowed in the fleet hub cluster"
         );
-        assert!(ask(Reviewed::PodBudget, &pod, &[]).starts_with("PodDisruptionBudget app/p"));
+        assert!(ask(ReviewTarget::PodBudget, &pod, &[]).starts_with("PodDisruptionBudget app/p"));
         for namespace in ["kube-system", "fleet-member-a", "the-hub"] {
             let pod = create(namespace, json!({"name": "p"}));
-            assert_eq!(ask(Reviewed::Pod, &pod, &[]), "", "{namespace}");
+            assert_eq!(ask(ReviewTarget::Pod, &pod, &[]), "", "{namespace}");
         }
         let hostile = HubGuards {
             namespace: "x' || true || '".to_owned(),
             ..HubGuards::default()
         };
-        assert!(!hostile.asked_in().contains("true"));
+        assert!(!hostile.matched_namespaces().contains("true"));
     }
 
     #[test]
@@ -531,7 +535,7 @@ mod tests {
                 found: &[],
                 guards: &HubGuards::default(),
             };
-            judge(Reviewed::Defaults, request, &context)
+            judge(ReviewTarget::Defaults, request, &context)
         };
         let create = json!({"operation": "CREATE", "object": bare});
         let Verdict::Patched(patch) = around(&create) else {
@@ -559,11 +563,11 @@ mod tests {
         let request = json!({"operation": "UPDATE", "namespace": "fleet-member-m", "name": "w",
             "resource": {"group": PLACEMENT_GROUP, "resource": "works"},
             "userInfo": {"username": "agent", "groups": []}});
-        let path = needs(Reviewed::Guarded, &request).unwrap();
+        let path = needs(ReviewTarget::Guarded, &request).unwrap();
         assert!(path.ends_with("/memberclusters/m"), "{path}");
         let member = json!({"metadata": {"name": "m"}, "spec": {"identity": {"kind": "User", "name": "agent"}}});
-        assert_eq!(ask(Reviewed::Guarded, &request, &[member]), "");
-        assert!(ask(Reviewed::Guarded, &request, &[]).contains("'agent' is not allowed"));
+        assert_eq!(ask(ReviewTarget::Guarded, &request, &[member]), "");
+        assert!(ask(ReviewTarget::Guarded, &request, &[]).contains("'agent' is not allowed"));
     }
 
     #[test]
@@ -576,7 +580,7 @@ mod tests {
         let one = tolerating(json!([{"key": "k", "operator": "Exists"}]));
         let update = |old: &Value, new: &Value| {
             let request = json!({"operation": "UPDATE", "object": new, "oldObject": old});
-            ask(Reviewed::ClusterPlacement, &request, &[])
+            ask(ReviewTarget::ClusterPlacement, &request, &[])
         };
         assert_eq!(update(&tolerating(json!([])), &one), "");
         let problem = update(&one, &tolerating(json!([])));
@@ -589,7 +593,7 @@ mod tests {
         marked["metadata"]["finalizers"] = json!(["f"]);
         assert_eq!(update(&invalid, &marked), "");
         let create = json!({"operation": "CREATE", "object": invalid});
-        let problem = ask(Reviewed::ClusterPlacement, &create, &[]);
+        let problem = ask(ReviewTarget::ClusterPlacement, &create, &[]);
         assert!(
             problem.contains("number of clusters must be set"),
             "{problem}"
@@ -605,13 +609,16 @@ mod tests {
                     {"op": "add", "path": "/metadata/labels/a", "value": "b"}]}]}}})
         };
         let request = json!({"operation": "CREATE", "object": named("a")});
-        assert_eq!(ask(Reviewed::ClusterOverride, &request, &[named("a")]), "");
-        let problem = ask(Reviewed::ClusterOverride, &request, &[named("b")]);
+        assert_eq!(
+            ask(ReviewTarget::ClusterOverride, &request, &[named("a")]),
+            ""
+        );
+        let problem = ask(ReviewTarget::ClusterOverride, &request, &[named("b")]);
         assert!(
             problem.contains("selected by both this override and b"),
             "{problem}"
         );
-        let path = needs(Reviewed::Override, &json!({"namespace": "n"}));
+        let path = needs(ReviewTarget::Override, &json!({"namespace": "n"}));
         assert!(path.unwrap().ends_with("/namespaces/n/resourceoverrides"));
     }
 
@@ -623,24 +630,32 @@ mod tests {
         let eviction = create(json!({"metadata": {"name": "e"},
             "spec": {"placementName": "p", "clusterName": "a"}}));
         assert!(
-            needs(Reviewed::Eviction, &eviction)
+            needs(ReviewTarget::Eviction, &eviction)
                 .unwrap()
                 .ends_with("/clusterresourceplacements/p")
         );
-        assert!(ask(Reviewed::Eviction, &eviction, &[fixed]).contains("PickFixed"));
+        assert!(ask(ReviewTarget::Eviction, &eviction, &[fixed]).contains("PickFixed"));
         assert_eq!(
-            ask(Reviewed::Eviction, &eviction, std::slice::from_ref(&all)),
+            ask(
+                ReviewTarget::Eviction,
+                &eviction,
+                std::slice::from_ref(&all)
+            ),
             ""
         );
-        assert_eq!(ask(Reviewed::Eviction, &eviction, &[]), "");
+        assert_eq!(ask(ReviewTarget::Eviction, &eviction, &[]), "");
         let budget = |spec: Value| create(json!({"metadata": {"name": "p"}, "spec": spec}));
         for wrong in [json!({"maxUnavailable": 1}), json!({"minAvailable": "5%"})] {
-            let problem = ask(Reviewed::Budget, &budget(wrong), std::slice::from_ref(&all));
+            let problem = ask(
+                ReviewTarget::Budget,
+                &budget(wrong),
+                std::slice::from_ref(&all),
+            );
             assert!(problem.contains("PickAll"), "{problem}");
         }
         assert_eq!(
             ask(
-                Reviewed::Budget,
+                ReviewTarget::Budget,
                 &budget(json!({"minAvailable": 1})),
                 &[all]
             ),
@@ -655,16 +670,16 @@ mod tests {
                    "deleteOptions": options}})
         };
         let delete = |options: Value| json!({"operation": "DELETE", "name": "m", "oldObject": member(options)});
-        let path = needs(Reviewed::Member, &delete(json!({}))).unwrap();
+        let path = needs(ReviewTarget::Member, &delete(json!({}))).unwrap();
         assert!(
             path.ends_with("/namespaces/fleet-member-m/internalserviceexports"),
             "{path}"
         );
         let export = [json!({"metadata": {"name": "x"}})];
-        assert_eq!(ask(Reviewed::Member, &delete(json!({})), &[]), "");
-        assert!(ask(Reviewed::Member, &delete(json!({})), &export).contains("serviceExport"));
+        assert_eq!(ask(ReviewTarget::Member, &delete(json!({})), &[]), "");
+        assert!(ask(ReviewTarget::Member, &delete(json!({})), &export).contains("serviceExport"));
         let skip = delete(json!({"validationMode": "Skip"}));
-        assert_eq!(ask(Reviewed::Member, &skip, &export), "");
-        assert!(ask(Reviewed::Member, &json!({}), &[]).contains("AdmissionReview"));
+        assert_eq!(ask(ReviewTarget::Member, &skip, &export), "");
+        assert!(ask(ReviewTarget::Member, &json!({}), &[]).contains("AdmissionReview"));
     }
 }

@@ -44,7 +44,7 @@ pub fn are_shared(live: &Value) -> bool {
 
 /// The managers of the object once dropped fields belong to members alone; `None` if they do. `last` and `next` are the
 /// object as an apply of the last and of the next manifest would leave it.
-pub fn hand_over(live: &Value, last: &Value, next: &Value) -> Option<Vec<Value>> {
+pub fn transfer_to_member(live: &Value, last: &Value, next: &Value) -> Option<Vec<Value>> {
     let ours: BTreeSet<FieldPath> = applied(live).union(&applied(last)).cloned().collect();
     let kept = applied(next);
     // A field that the next manifest names in part stays with whoever has the rest.
@@ -214,7 +214,7 @@ mod tests {
             "Apply",
             json!({"f:data": {"f:c": {}}}),
         )]);
-        let after = hand_over(&live, &last, &next).unwrap();
+        let after = transfer_to_member(&live, &last, &next).unwrap();
         assert_eq!(
             after,
             [
@@ -229,10 +229,10 @@ mod tests {
         );
         // Once that is written, nothing is left to be done.
         let live = object(after);
-        assert_eq!(hand_over(&live, &last, &next), None);
+        assert_eq!(transfer_to_member(&live, &last, &next), None);
         assert!(!are_shared(&live));
         // Nothing is dropped.
-        assert_eq!(hand_over(&live, &last, &last), None);
+        assert_eq!(transfer_to_member(&live, &last, &last), None);
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
             "Apply",
             json!({"f:l": element("k:b", "f:image")}),
         )]);
-        let after = hand_over(&live, &live, &next).unwrap();
+        let after = transfer_to_member(&live, &live, &next).unwrap();
         assert_eq!(after, [live["metadata"]["managedFields"][1].clone()]);
     }
 }

@@ -9,7 +9,7 @@ use crate::types::work::{
     BackReportedStatus, DiffDetails, DriftDetails, ManifestCondition, WorkResourceIdentifier,
     WorkStatus,
 };
-use crate::types::{Condition, Truth, condition};
+use crate::types::{Condition, ConditionStatus, condition};
 
 /// The most bytes of a Work that an API server stores.
 const LARGEST_WORK: usize = 1_415_578;
@@ -74,7 +74,11 @@ fn make(
     generation: i64,
     now: &str,
 ) -> Condition {
-    let status = if is { Truth::True } else { Truth::False };
+    let status = if is {
+        ConditionStatus::True
+    } else {
+        ConditionStatus::False
+    };
     let same = condition(before, type_).filter(|old| old.status == status);
     Condition {
         type_: type_.to_owned(),
@@ -205,7 +209,8 @@ pub fn work(
 ) -> WorkStatus {
     let old = &before.conditions;
     let has = |one: &ManifestCondition, type_: &str| {
-        condition(&one.conditions, type_).is_some_and(|condition| condition.status == Truth::True)
+        condition(&one.conditions, type_)
+            .is_some_and(|condition| condition.status == ConditionStatus::True)
     };
     let count = |type_: &str| manifests.iter().filter(|one| has(one, type_)).count();
     let all = manifests.len();

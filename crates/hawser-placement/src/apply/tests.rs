@@ -96,7 +96,7 @@ fn foreign_objects_are_taken_over_as_the_strategy_says() {
     assert_eq!(is(WhenToTakeOver::Always), Verdict::Apply);
     assert_eq!(
         is(WhenToTakeOver::IfNoDiff),
-        Verdict::Compare(Purpose::TakeOver)
+        Verdict::Compare(CompareReason::TakeOver)
     );
     assert!(matches!(
         is(WhenToTakeOver::Never),
@@ -147,7 +147,7 @@ fn drift_is_looked_for_before_an_apply_only_if_the_manifest_is_the_same() {
     let live = applied(&manifest(json!({"a": "1"})));
     assert_eq!(
         decided(Some(&live), &strategy),
-        Verdict::Compare(Purpose::Drift)
+        Verdict::Compare(CompareReason::Drift)
     );
     let older = applied(&manifest(json!({"a": "0"})));
     assert_eq!(decided(Some(&older), &strategy), Verdict::Apply);
@@ -158,7 +158,7 @@ fn drift_is_looked_for_before_an_apply_only_if_the_manifest_is_the_same() {
     };
     assert_eq!(
         decided(Some(&live), &report),
-        Verdict::Compare(Purpose::Report)
+        Verdict::Compare(CompareReason::Report)
     );
     assert_eq!(decided(None, &report), Verdict::Missing);
 }
@@ -420,13 +420,13 @@ fn a_work_whose_manifests_cannot_be_listed_is_not_applied_and_keeps_what_is_list
 fn an_owner_that_no_longer_blocks_stays_an_owner() {
     let owner = owner(&|_| true);
     let mut object = config_map(json!({}));
-    assert_eq!(owner.unblocked(&object), None);
+    assert_eq!(owner.without_block(&object), None);
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "1", "blockOwnerDeletion": true});
     object["metadata"]["ownerReferences"] = json!([other, owner.reference()]);
-    let unblocked = owner.unblocked(&object).unwrap();
-    assert_eq!(unblocked[0], other);
-    assert_eq!(unblocked[1]["uid"], owner.uid);
-    assert_eq!(unblocked[1]["blockOwnerDeletion"], false);
-    object["metadata"]["ownerReferences"] = json!(unblocked);
-    assert_eq!(owner.unblocked(&object), None);
+    let without_block = owner.without_block(&object).unwrap();
+    assert_eq!(without_block[0], other);
+    assert_eq!(without_block[1]["uid"], owner.uid);
+    assert_eq!(without_block[1]["blockOwnerDeletion"], false);
+    object["metadata"]["ownerReferences"] = json!(without_block);
+    assert_eq!(owner.without_block(&object), None);
 }

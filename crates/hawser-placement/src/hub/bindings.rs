@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::placement::{HubWarning, PlacementView};
-use super::{HubWrite, Place, Stages};
+use super::{HubWrite, ObjectName, Stages};
 use crate::names;
 use crate::overrides::Overrides;
 use crate::snapshots::Scope;
@@ -12,7 +12,7 @@ use crate::status::works::{Pass, conditions, problems};
 use crate::types::binding::{Binding, BindingState, BindingStatus, ResourceSnapshot};
 use crate::types::placement::Placement;
 use crate::types::work::WorkOutline;
-use crate::types::{Condition, Truth, condition};
+use crate::types::{Condition, ConditionStatus, condition};
 use crate::works::{WorksError, WorksPlan, WorksRequest, generate, list_hash, plan};
 
 const KIND: &str = "Work";
@@ -294,12 +294,12 @@ pub(super) fn status(
     let old = &binding.status;
     let is_same = status.conditions.len() == old.conditions.len()
         && status.conditions.iter().zip(&old.conditions).all(|(a, b)| {
-            a.says_the_same(b) && (a.status == Truth::True || a.message == b.message)
+            a.equals_except_time(b) && (a.status == ConditionStatus::True || a.message == b.message)
         })
         && status.failed_placements == old.failed_placements
         && status.drifted_placements == old.drifted_placements
         && status.diffed_placements == old.diffed_placements;
-    let place = Place::of(view.scope.binding(), &binding.metadata);
+    let place = ObjectName::of(view.scope.binding(), &binding.metadata);
     (!is_same).then(|| BindingReport {
         write: HubWrite::Status {
             place,
@@ -323,13 +323,13 @@ fn rollout(
     }
     let (status, reason, message) = if is_held {
         (
-            Truth::False,
+            ConditionStatus::False,
             "RolloutNotStartedYet",
             "The rollout strategy does not let the latest resources go to this cluster yet",
         )
     } else {
         (
-            Truth::True,
+            ConditionStatus::True,
             "RolloutStarted",
             "Detected the new changes on the resources and started the rollout process",
         )

@@ -5,14 +5,14 @@
 
 use serde_json::json;
 
-use super::{HubWrite, Place, Stages};
+use super::{HubWrite, ObjectName, Stages};
 use crate::names;
 use crate::rollout::{has_failed, is_true};
 use crate::types::binding::{Binding, BindingState};
 use crate::types::eviction::{DisruptionBudget, Eviction, EvictionStatus};
 use crate::types::placement::Placement;
 use crate::types::policy::PlacementType;
-use crate::types::{Condition, IntOrPercent, Truth, condition};
+use crate::types::{Condition, ConditionStatus, IntOrPercent, condition};
 
 const KIND: &str = "ClusterResourcePlacementEviction";
 const BINDING: &str = "ClusterResourceBinding";
@@ -89,14 +89,14 @@ pub fn is_over(eviction: &Eviction) -> bool {
     let conditions = &eviction.status.conditions;
     let valid = condition(conditions, VALID);
     eviction.metadata.in_deletion()
-        || valid.is_some_and(|valid| valid.status == Truth::False)
+        || valid.is_some_and(|valid| valid.status == ConditionStatus::False)
         || condition(conditions, EXECUTED).is_some()
 }
 
 /// Whether an eviction that is over was valid.
 pub fn was_valid(eviction: &Eviction) -> bool {
     let valid = condition(&eviction.status.conditions, VALID);
-    valid.is_some_and(|valid| valid.status == Truth::True)
+    valid.is_some_and(|valid| valid.status == ConditionStatus::True)
 }
 
 /// Decides about an eviction.
@@ -127,9 +127,15 @@ pub fn decide(view: &EvictionView<'_>) -> Stages {
     let deleted = target.filter(|one| answer.is_allowed() && !one.metadata.in_deletion());
     stages.push(deleted.map(|one| HubWrite::delete(BINDING, &one.metadata)));
     let (truth, reason) = if answer.is_allowed() {
-        (Truth::True, "ClusterResourcePlacementEvictionExecuted")
+        (
+            ConditionStatus::True,
+            "ClusterResourcePlacementEvictionExecuted",
+        )
     } else {
-        (Truth::False, "ClusterResourcePlacementEvictionNotExecuted")
+        (
+            ConditionStatus::False,
+            "ClusterResourcePlacementEvictionNotExecuted",
+        )
     };
     conditions.push(made(view, EXECUTED, truth, reason, answer.to_string()));
     stages.push([status(view, conditions)]);
@@ -209,14 +215,14 @@ fn valid(view: &EvictionView<'_>, is: Result<(), Invalid>) -> Condition {
         Ok(()) => made(
             view,
             VALID,
-            Truth::True,
+            ConditionStatus::True,
             "ClusterResourcePlacementEvictionValid",
             "Eviction is valid".to_owned(),
         ),
         Err(invalid) => made(
             view,
             VALID,
-            Truth::False,
+            ConditionStatus::False,
             "ClusterResourcePlacementEvictionInvalid",
             invalid.to_string(),
         ),
@@ -226,7 +232,7 @@ fn valid(view: &EvictionView<'_>, is: Result<(), Invalid>) -> Condition {
 fn made(
     view: &EvictionView<'_>,
     type_: &str,
-    status: Truth,
+    status: ConditionStatus,
     reason: &str,
     message: String,
 ) -> Condition {
@@ -243,7 +249,7 @@ fn made(
 fn status(view: &EvictionView<'_>, mut conditions: Vec<Condition>) -> HubWrite {
     crate::status::settle(&mut conditions, &view.eviction.status.conditions);
     HubWrite::Status {
-        place: Place::of(KIND, &view.eviction.metadata),
+        place: ObjectName::of(KIND, &view.eviction.metadata),
         status: json!(EvictionStatus { conditions }),
     }
 }
@@ -292,7 +298,7 @@ mod tests {
         placement: Option<&Placement>,
         bindings: &[Binding],
         budget: Option<&DisruptionBudget>,
-    ) -> (usize, Truth, String) {
+    ) -> (usize, ConditionStatus, String) {
         let (mut eviction, mut deleted) = (eviction(), 0);
         for _ in 0..3 {
             let view = EvictionView {
@@ -320,7 +326,12 @@ mod tests {
         (deleted, last.status, last.message)
     }
 
-    fn says(outcome: &(usize, Truth, String), deleted: usize, status: Truth, text: &str) {
+    fn says(
+        outcome: &(usize, ConditionStatus, String),
+        deleted: usize,
+        status: ConditionStatus,
+        text: &str,
+    ) {
         assert_eq!((outcome.0, outcome.1), (deleted, status), "{outcome:?}");
         assert!(outcome.2.contains(text), "{outcome:?}");
     }
@@ -330,7 +341,12 @@ mod tests {
         let all = placement(&json!({"placementType": "PickAll"}));
         let one = available(&["a"]);
         let invalid = |placement: Option<&Placement>, bindings: &[Binding], text: &str| {
-            says(&run(placement, bindings, None), 0, Truth::False, text);
+            says(
+                &run(placement, bindings, None),
+                0,
+                ConditionStatus::False,
+                text,
+            );
         };
         invalid(None, &one, "Failed to find ClusterResourcePlacement");
         let mut deleting = all.clone();
@@ -354,14 +370,14 @@ mod tests {
         says(
             &run(Some(&all), &one, None),
             1,
-            Truth::True,
+            ConditionStatus::True,
             "no ClusterResourcePlacementDisruptionBudget",
         );
         one[0].spec.state = BindingState::Scheduled;
         says(
             &run(Some(&all), &one, None),
             0,
-            Truth::False,
+            ConditionStatus::False,
             "has not propagated",
         );
         one[0].spec.state = BindingState::Unscheduled;
@@ -372,28 +388,28 @@ mod tests {
         says(
             &run(Some(&all), &one, None),
             1,
-            Truth::True,
+            ConditionStatus::True,
             "no ClusterResourcePlacementDisruptionBudget",
         );
         one[0].metadata.deletion_timestamp = Some(TIME.to_owned());
         says(
             &run(Some(&all), &one, Some(&none)),
             0,
-            Truth::True,
+            ConditionStatus::True,
             "currently being removed",
         );
         let failed = [bound("a", "Applied", "False")];
         says(
             &run(Some(&all), &failed, Some(&none)),
             1,
-            Truth::True,
+            ConditionStatus::True,
             "placement has failed",
         );
         let reported = [bound("a", "DiffReported", "True")];
         says(
             &run(Some(&all), &reported, Some(&none)),
             1,
-            Truth::True,
+            ConditionStatus::True,
             "placement has failed",
         );
     }
@@ -410,51 +426,51 @@ mod tests {
             says(
                 &of(&all, &bindings, wrong),
                 0,
-                Truth::False,
+                ConditionStatus::False,
                 "misconfigured",
             );
         }
         says(
             &of(&all, &bindings, json!({"minAvailable": 2})),
             1,
-            Truth::True,
+            ConditionStatus::True,
             "allowed by specified ClusterResourcePlacementDisruptionBudget, availablePlacements: 3, totalPlacements: 3",
         );
         says(
             &of(&all, &bindings, json!({"minAvailable": 3})),
             0,
-            Truth::False,
+            ConditionStatus::False,
             "blocked by specified ClusterResourcePlacementDisruptionBudget, availablePlacements: 3, totalPlacements: 3",
         );
         // 34% of 3 clusters are 2.
         says(
             &of(&three, &bindings, json!({"minAvailable": "34%"})),
             1,
-            Truth::True,
+            ConditionStatus::True,
             "allowed by",
         );
         says(
             &of(&three, &bindings, json!({"minAvailable": "67%"})),
             0,
-            Truth::False,
+            ConditionStatus::False,
             "blocked by",
         );
         says(
             &of(&three, &bindings, json!({"maxUnavailable": 1})),
             1,
-            Truth::True,
+            ConditionStatus::True,
             "allowed by",
         );
         says(
             &of(&three, &bindings, json!({"maxUnavailable": 0})),
             0,
-            Truth::False,
+            ConditionStatus::False,
             "blocked by",
         );
         says(
             &of(&three, &bindings, json!({})),
             0,
-            Truth::False,
+            ConditionStatus::False,
             "blocked by",
         );
         // Another one that leaves has used the budget up.
@@ -462,7 +478,7 @@ mod tests {
         says(
             &of(&three, &bindings, json!({"maxUnavailable": 1})),
             0,
-            Truth::False,
+            ConditionStatus::False,
             "availablePlacements: 2, totalPlacements: 3",
         );
     }

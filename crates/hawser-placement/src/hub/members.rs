@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{HubWrite, Place, Stages};
+use super::{HubWrite, ObjectName, Stages};
 use crate::names;
 use crate::types::cluster::{
     AgentType, InternalMemberCluster, MemberCluster, MemberClusterStatus, MemberState,
 };
-use crate::types::{CLUSTER_GROUP, Condition, PLACEMENT_GROUP, STORED_VERSION, Truth, condition};
+use crate::types::{
+    CLUSTER_GROUP, Condition, ConditionStatus, PLACEMENT_GROUP, STORED_VERSION, condition,
+};
 
 const KIND: &str = "MemberCluster";
 const INTERNAL: &str = "InternalMemberCluster";
@@ -146,7 +148,7 @@ pub fn decide(view: &MemberView<'_>) -> Stages {
     let status = status(view);
     if status != member.status {
         stages.push([HubWrite::Status {
-            place: Place::of(KIND, &member.metadata),
+            place: ObjectName::of(KIND, &member.metadata),
             status: json!(status),
         }]);
     }
@@ -161,7 +163,7 @@ pub fn leaving(view: &MemberView<'_>) -> Leaving {
     // Only an agent that has joined can have applied something.
     let is_joined = agents.iter().any(|agent| {
         let joined = condition(&agent.conditions, "Joined");
-        joined.is_some_and(|joined| joined.status != Truth::False)
+        joined.is_some_and(|joined| joined.status != ConditionStatus::False)
     });
     if is_joined && !view.is_overdue {
         Leaving::Agent
@@ -190,7 +192,7 @@ fn status(view: &MemberView<'_>) -> MemberClusterStatus {
     };
     let mut own = vec![make(
         "ReadyToJoin",
-        Truth::True,
+        ConditionStatus::True,
         "MemberClusterReadyToJoin",
         "The hub has everything that the member needs to join",
     )];
@@ -208,7 +210,10 @@ fn status(view: &MemberView<'_>) -> MemberClusterStatus {
 }
 
 /// Whether all agents of a member have joined.
-fn joined(status: &MemberClusterStatus, networking: bool) -> (Truth, &'static str, &'static str) {
+fn joined(
+    status: &MemberClusterStatus,
+    networking: bool,
+) -> (ConditionStatus, &'static str, &'static str) {
     let mut expected = vec![AgentType::MemberAgent];
     if networking {
         expected.push(AgentType::MultiClusterServiceAgent);
@@ -217,25 +222,25 @@ fn joined(status: &MemberClusterStatus, networking: bool) -> (Truth, &'static st
     let truths = expected.iter().map(|type_| {
         let agent = status.agent_status.iter().find(|one| one.type_ == *type_);
         let joined = agent.and_then(|agent| condition(&agent.conditions, "Joined"));
-        joined.map_or(Truth::Unknown, |joined| joined.status)
+        joined.map_or(ConditionStatus::Unknown, |joined| joined.status)
     });
-    let truths: Vec<Truth> = truths.collect();
+    let truths: Vec<ConditionStatus> = truths.collect();
     let all = |wanted| truths.iter().all(|truth| *truth == wanted);
-    if all(Truth::True) {
+    if all(ConditionStatus::True) {
         (
-            Truth::True,
+            ConditionStatus::True,
             "MemberClusterJoined",
             "All agents of the member have joined",
         )
-    } else if all(Truth::False) {
+    } else if all(ConditionStatus::False) {
         (
-            Truth::False,
+            ConditionStatus::False,
             "MemberClusterLeft",
             "All agents of the member have left",
         )
     } else {
         (
-            Truth::Unknown,
+            ConditionStatus::Unknown,
             "MemberClusterJoinStateUnknown",
             "Not all agents of the member report whether they have joined",
         )

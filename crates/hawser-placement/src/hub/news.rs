@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::types::cluster::MemberCluster;
 use crate::types::placement::Placement;
 use crate::types::policy::{ClusterSelectorTerm, PlacementPolicy, PlacementType};
-use crate::types::{Truth, condition};
+use crate::types::{ConditionStatus, condition};
 
 /// A change of a member. Each kind includes the kinds before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum News {
+pub enum MemberChange {
     /// The measurements of the member: properties and resources.
     Measures,
     /// Whether anything may be placed on it: taints, namespaces, whether it is joined and well.
@@ -21,7 +21,7 @@ pub enum News {
 }
 
 /// The parts of a member that scheduling uses, without its heartbeat; from identity to measurements.
-pub fn member_traits(member: &MemberCluster) -> [(News, Value); 3] {
+pub fn member_traits(member: &MemberCluster) -> [(MemberChange, Value); 3] {
     let properties = member.status.properties.iter();
     let properties: BTreeMap<&String, &String> = properties
         .map(|(name, property)| (name, &property.value))
@@ -34,11 +34,11 @@ pub fn member_traits(member: &MemberCluster) -> [(News, Value); 3] {
     let metadata = &member.metadata;
     [
         (
-            News::Identity,
+            MemberChange::Identity,
             json!([metadata.uid, metadata.labels, metadata.in_deletion()]),
         ),
         (
-            News::Standing,
+            MemberChange::Standing,
             json!([
                 member.spec.taints,
                 member.status.namespaces,
@@ -48,7 +48,7 @@ pub fn member_traits(member: &MemberCluster) -> [(News, Value); 3] {
             ]),
         ),
         (
-            News::Measures,
+            MemberChange::Measures,
             json!([
                 properties,
                 usage.capacity,
@@ -61,7 +61,7 @@ pub fn member_traits(member: &MemberCluster) -> [(News, Value); 3] {
 
 /// The least that has to change of a member for a placement to be looked at again. One that has all its clusters stays
 /// with them, whatever they measure.
-pub fn interest(placement: &Placement) -> News {
+pub fn interest(placement: &Placement) -> MemberChange {
     let policy = placement.spec.policy.as_ref();
     let scheduled = match placement.metadata.namespace {
         None => "ClusterResourcePlacementScheduled",
@@ -70,14 +70,14 @@ pub fn interest(placement: &Placement) -> News {
     let scheduled = condition(&placement.status.conditions, scheduled);
     let has_all = placement.spec.placement_type() != PlacementType::PickAll
         && scheduled.is_some_and(|one| {
-            one.status == Truth::True && one.is_fresh(placement.metadata.generation)
+            one.status == ConditionStatus::True && one.is_fresh(placement.metadata.generation)
         });
     if has_all {
-        News::Identity
+        MemberChange::Identity
     } else if policy.is_some_and(measures) {
-        News::Measures
+        MemberChange::Measures
     } else {
-        News::Standing
+        MemberChange::Standing
     }
 }
 
@@ -118,17 +118,17 @@ mod tests {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {
                 "propertySorter": {"name": "kubernetes-fleet.io/node-count", "sortOrder": "Ascending"}}}]}}});
         for (policy, scheduled, generation, expected) in [
-            (two(), "True", 2, News::Identity),
-            (two(), "True", 1, News::Standing),
-            (two(), "False", 2, News::Standing),
+            (two(), "True", 2, MemberChange::Identity),
+            (two(), "True", 1, MemberChange::Standing),
+            (two(), "False", 2, MemberChange::Standing),
             (
                 json!({"placementType": "PickAll"}),
                 "True",
                 2,
-                News::Standing,
+                MemberChange::Standing,
             ),
-            (sorted.clone(), "False", 2, News::Measures),
-            (sorted, "True", 2, News::Identity),
+            (sorted.clone(), "False", 2, MemberChange::Measures),
+            (sorted, "True", 2, MemberChange::Identity),
         ] {
             let placement = placement(&policy, scheduled, generation);
             assert_eq!(interest(&placement), expected, "{placement:?}");

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{HubWrite, Stages};
 use crate::hash::hash_of;
 use crate::names;
-use crate::snapshots::{SnapshotError, Stored, encode_base64, latest, surplus};
+use crate::snapshots::{SnapshotError, StoredSnapshots, encode_base64, latest, surplus};
 use crate::types::{Metadata, PLACEMENT_GROUP, Resource, STORED_VERSION};
 
 /// The snapshots that are kept.
@@ -60,8 +60,8 @@ pub fn decide<Spec: Serialize, Status>(
     ));
     let all = snapshots
         .iter()
-        .map(|(metadata, _)| Stored::read(metadata, names::OVERRIDE_INDEX));
-    let all: Vec<Stored<'_>> = all.collect::<Result<_, _>>()?;
+        .map(|(metadata, _)| StoredSnapshots::read(metadata, names::OVERRIDE_INDEX));
+    let all: Vec<StoredSnapshots<'_>> = all.collect::<Result<_, _>>()?;
     let hash = encode_base64(&hash_of(&one.spec));
     let mark = |metadata: &Metadata, is_latest: bool| {
         let labels = json!({names::IS_LATEST: is_latest.to_string()});

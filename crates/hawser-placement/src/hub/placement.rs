@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::bindings::{self, WorkWrites};
-use super::{HubWrite, Place, Stages, reports};
+use super::{HubWrite, ObjectName, Stages, reports};
 use crate::members::Members;
 use crate::names;
 use crate::overrides::{OverrideError, Overrides};
 use crate::rollout::{self, Desired, LimitError, RolloutPlan};
-use crate::scheduler::{self, ScheduleError, Windows};
+use crate::scheduler::{self, GracePeriods, ScheduleError};
 use crate::selection::SelectionError;
 use crate::snapshots::{
     Debounce, Scope, Selected, SnapshotError, SnapshotPlan, plan_policy, plan_resources,
@@ -31,7 +31,7 @@ use crate::types::placement::{
 };
 use crate::types::policy::PlacementType;
 use crate::types::work::WorkOutline;
-use crate::types::{Condition, Metadata, PLACEMENT_GROUP, STORED_VERSION, Truth};
+use crate::types::{Condition, ConditionStatus, Metadata, PLACEMENT_GROUP, STORED_VERSION};
 use crate::works::{envelope_type, unpack};
 
 /// When selectors that cannot be followed are tried again, if nothing happens before.
@@ -41,7 +41,7 @@ const INVALID_FOR: SignedDuration = SignedDuration::from_mins(30);
 #[derive(Clone, Copy, Debug)]
 pub struct HubPolicy {
     pub debounce: Debounce,
-    pub windows: Windows,
+    pub windows: GracePeriods,
 }
 
 /// The writes of a pass that failed without ending it.
@@ -220,16 +220,16 @@ fn prepare(
     }
     let plan = plan_policy(placement, view.scope, view.policies)?;
     let all = view.policies.iter().map(|one| &one.metadata);
-    let mut beside = HubRound::default();
-    snapshots(view.scope.policy_snapshot(), plan, &all, &mut beside);
-    if !beside.stages.is_empty() {
+    let mut merge_stages = HubRound::default();
+    snapshots(view.scope.policy_snapshot(), plan, &all, &mut merge_stages);
+    if !merge_stages.stages.is_empty() {
         let mut other = HubRound::default();
         // Its problems are told of when it is the only step with anything to say.
         if resources(view, placement, &mut other).is_ok() {
-            beside.stages.beside(other.stages);
+            merge_stages.stages.merge_stages(other.stages);
         }
     }
-    round.stages.then(beside.stages);
+    round.stages.then(merge_stages.stages);
     Ok(())
 }
 
@@ -356,18 +356,18 @@ fn schedule(
     }));
     let is_changed = !round.stages.is_empty();
     let status = schedule_status(view, policy, &plan);
-    let is_known = says_the_same(&status, &policy.status)
+    let is_known = equals_except_time(&status, &policy.status)
         // A policy that is fulfilled is not evaluated again; what was said of other clusters stays.
-        || (!is_changed && plan.fulfilled && says_the_same_of_selected(&status, policy));
+        || (!is_changed && plan.fulfilled && has_same_selection(&status, policy));
     let write = (!is_known).then(|| HubWrite::Status {
-        place: Place::of(view.scope.policy_snapshot(), &policy.metadata),
+        place: ObjectName::of(view.scope.policy_snapshot(), &policy.metadata),
         status: json!(status),
     });
     let mut last = Stages::default();
     last.push(write);
     if plan.change.is_empty() && plan.unschedule.is_empty() {
         // New bindings are made anew from the same decisions if they are lost.
-        round.stages.beside(last);
+        round.stages.merge_stages(last);
     } else {
         round.stages.then(last);
     }
@@ -420,7 +420,7 @@ fn schedule_status(
     let selected = plan.decisions.iter().filter(|one| one.selected).count();
     let (status, reason, message) = if plan.fulfilled {
         (
-            Truth::True,
+            ConditionStatus::True,
             "SchedulingPolicyFulfilled",
             format!(
                 "found all cluster needed as specified by the scheduling policy, found {selected} cluster(s)"
@@ -428,7 +428,7 @@ fn schedule_status(
         )
     } else {
         (
-            Truth::False,
+            ConditionStatus::False,
             "SchedulingPolicyUnfulfilled",
             format!(
                 "could not find all the clusters needed as specified by the scheduling policy, found {selected} cluster(s) instead"
@@ -454,22 +454,26 @@ fn schedule_status(
     }
 }
 
-fn says_the_same(new: &PolicySnapshotStatus, old: &PolicySnapshotStatus) -> bool {
+fn equals_except_time(new: &PolicySnapshotStatus, old: &PolicySnapshotStatus) -> bool {
     new.observed_crp_generation == old.observed_crp_generation
         && new.target_clusters == old.target_clusters
         && same_conditions(&new.conditions, &old.conditions)
 }
 
-fn says_the_same_of_selected(new: &PolicySnapshotStatus, policy: &PolicySnapshot) -> bool {
+fn has_same_selection(new: &PolicySnapshotStatus, policy: &PolicySnapshot) -> bool {
     let spec = policy.spec.policy.as_ref();
     let is_pick_n = spec.is_some_and(|spec| spec.placement_type == PlacementType::PickN);
     let mut old = policy.status.clone();
     old.target_clusters.retain(|one| one.selected);
-    is_pick_n && says_the_same(new, &old)
+    is_pick_n && equals_except_time(new, &old)
 }
 
 fn same_conditions(new: &[Condition], old: &[Condition]) -> bool {
-    new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.says_the_same(old))
+    new.len() == old.len()
+        && new
+            .iter()
+            .zip(old)
+            .all(|(new, old)| new.equals_except_time(old))
 }
 
 /// The goal of the rollout, and the changes that are permitted now.
@@ -659,7 +663,7 @@ fn statuses(
         new.status = status;
         round.events = events(&new, &placement.status.conditions, view.scope);
         round.stages.push([HubWrite::Status {
-            place: Place::of(view.scope.placement(), &placement.metadata),
+            place: ObjectName::of(view.scope.placement(), &placement.metadata),
             status: json!(new.status),
         }]);
     }

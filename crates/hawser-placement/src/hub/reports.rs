@@ -6,7 +6,7 @@ use super::placement::{PlacementView, is_same};
 use super::{HubWrite, bindings::complete};
 use crate::snapshots::{Scope, owned};
 use crate::types::placement::{Placement, PlacementStatus, StatusReportingScope};
-use crate::types::{Condition, Truth};
+use crate::types::{Condition, ConditionStatus};
 
 /// The kind of the copy.
 pub const KIND: &str = "ClusterResourcePlacementStatus";
@@ -86,12 +86,12 @@ pub(super) fn write(
     }
     let (truth, reason, message) = match (failure, target) {
         (None, Some(namespace)) => (
-            Truth::True,
+            ConditionStatus::True,
             "StatusSyncSucceeded",
             format!("The status is copied to namespace {namespace}"),
         ),
         (failure, _) => (
-            Truth::False,
+            ConditionStatus::False,
             "StatusSyncFailed",
             format!(
                 "The status cannot be copied: {}",

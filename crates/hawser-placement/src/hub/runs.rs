@@ -12,7 +12,7 @@ use kube_lang::selector::Selector;
 use serde_json::json;
 
 use super::placement::latest_policy;
-use super::{HubWrite, Place, Stages};
+use super::{HubWrite, ObjectName, Stages};
 use crate::members::Members;
 use crate::names;
 use crate::rollout::is_true;
@@ -26,7 +26,7 @@ use crate::types::runs::{
     ApprovalRequest, ClusterUpdateStatus, StageConfig, StageStatus, UpdateRun, UpdateRunState,
     UpdateRunStatus, UpdateStrategy,
 };
-use crate::types::{Condition, Truth, condition};
+use crate::types::{Condition, ConditionStatus, condition};
 
 mod begin;
 mod stages;
@@ -154,13 +154,13 @@ pub enum RunProblem {
 pub fn is_over(run: &UpdateRun) -> bool {
     let conditions = &run.status.conditions;
     let succeeded = condition(conditions, SUCCEEDED);
-    is(conditions, INITIALIZED, Truth::False)
-        || succeeded.is_some_and(|one| one.status != Truth::Unknown)
+    is(conditions, INITIALIZED, ConditionStatus::False)
+        || succeeded.is_some_and(|one| one.status != ConditionStatus::Unknown)
 }
 
 /// True once the status has the snapshot, the strategy and the stages.
 pub fn is_initialized(run: &UpdateRun) -> bool {
-    is(&run.status.conditions, INITIALIZED, Truth::True)
+    is(&run.status.conditions, INITIALIZED, ConditionStatus::True)
 }
 
 /// Decides about a run.
@@ -281,7 +281,7 @@ fn confirmed(view: &RunView<'_>) -> Vec<HubWrite> {
         let mut status = binding.status.clone();
         let started = Condition {
             type_: ROLLOUT_STARTED.to_owned(),
-            status: Truth::True,
+            status: ConditionStatus::True,
             observed_generation: binding.metadata.generation,
             last_transition_time: view.time.to_owned(),
             reason: "RolloutStarted".to_owned(),
@@ -292,7 +292,7 @@ fn confirmed(view: &RunView<'_>) -> Vec<HubWrite> {
         };
         set(&mut status.conditions, started);
         HubWrite::Status {
-            place: Place::of(view.scope.binding(), &binding.metadata),
+            place: ObjectName::of(view.scope.binding(), &binding.metadata),
             status: json!(status),
         }
     });
@@ -451,7 +451,7 @@ fn validate<'a>(view: &RunView<'a>) -> Result<Option<BTreeMap<&'a str, &'a Bindi
                     later: stage.stage_name.clone(),
                 });
             }
-            None if !is(&stage.conditions, SUCCEEDED, Truth::True) => {
+            None if !is(&stage.conditions, SUCCEEDED, ConditionStatus::True) => {
                 open = Some(&stage.stage_name);
             }
             _ => {}
@@ -470,12 +470,19 @@ fn failed(
     let deletion = status.deletion_stage_status.iter_mut();
     let open = status.stages_status.iter_mut().chain(deletion);
     let open = open.filter(|stage| {
-        !is(&stage.conditions, SUCCEEDED, Truth::True)
+        !is(&stage.conditions, SUCCEEDED, ConditionStatus::True)
             && condition(&stage.conditions, PROGRESSING).is_some()
     });
     let fail = |conditions: &mut Vec<Condition>, reason: &str| {
         for type_ in [PROGRESSING, SUCCEEDED] {
-            mark(view, conditions, type_, Truth::False, reason, &message);
+            mark(
+                view,
+                conditions,
+                type_,
+                ConditionStatus::False,
+                reason,
+                &message,
+            );
         }
     };
     for StageStatus {
@@ -505,7 +512,7 @@ fn written(view: &RunView<'_>, mut status: UpdateRunStatus) -> Option<HubWrite> 
     }
     observe(view, &mut status.conditions);
     (status != view.run.status).then(|| HubWrite::Status {
-        place: Place::of(run_kind(view.scope), &view.run.metadata),
+        place: ObjectName::of(run_kind(view.scope), &view.run.metadata),
         status: json!(status),
     })
 }
@@ -516,7 +523,7 @@ fn observe(view: &RunView<'_>, conditions: &mut [Condition]) {
     }
 }
 
-fn is(conditions: &[Condition], type_: &str, status: Truth) -> bool {
+fn is(conditions: &[Condition], type_: &str, status: ConditionStatus) -> bool {
     condition(conditions, type_).is_some_and(|one| one.status == status)
 }
 
@@ -525,7 +532,7 @@ fn mark(
     view: &RunView<'_>,
     conditions: &mut Vec<Condition>,
     type_: &str,
-    status: Truth,
+    status: ConditionStatus,
     reason: &str,
     message: &str,
 ) {

@@ -2,18 +2,18 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Windows;
+use super::GracePeriods;
 use super::fleet::Refusal;
 use crate::types::cluster::MemberCluster;
-use crate::types::{Truth, condition};
+use crate::types::{ConditionStatus, condition};
 
 pub(super) struct Eligibility {
     now: Timestamp,
-    windows: Windows,
+    windows: GracePeriods,
 }
 
 impl Eligibility {
-    pub(super) fn new(now: Timestamp, windows: Windows) -> Self {
+    pub(super) fn new(now: Timestamp, windows: GracePeriods) -> Self {
         Self { now, windows }
     }
 
@@ -29,14 +29,14 @@ impl Eligibility {
             return Err(Refusal::HeartbeatLost);
         }
         let joined = condition(&agent.conditions, "Joined");
-        if joined.is_none_or(|joined| joined.status != Truth::True) {
+        if joined.is_none_or(|joined| joined.status != ConditionStatus::True) {
             return Err(Refusal::NotJoined);
         }
         let Some(health) = condition(&agent.conditions, "Healthy") else {
             return Err(Refusal::NoHealth);
         };
         // A member that became unhealthy a moment ago may be well again in the next.
-        let is_well = health.status == Truth::True
+        let is_well = health.status == ConditionStatus::True
             || self.is_within(&health.last_transition_time, self.windows.health);
         if is_well {
             Ok(())

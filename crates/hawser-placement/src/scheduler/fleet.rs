@@ -9,7 +9,7 @@ use super::held::Bindings;
 use super::spread::Spreads;
 use super::{Plugin, Request, ScheduleError, Scores, eligibility, taints};
 use crate::members::Members;
-use crate::types::Truth;
+use crate::types::ConditionStatus;
 use crate::types::cluster::{MemberCluster, Taint};
 use crate::types::policy::{PlacementType, Toleration, TopologySpreadConstraint};
 
@@ -224,8 +224,8 @@ fn check_namespace<'a>(
         return Ok(());
     };
     let mut conditions = cluster.status.conditions.iter();
-    let collected =
-        conditions.any(|c| c.type_ == "NamespaceCollectionSucceeded" && c.status != Truth::Unknown);
+    let collected = conditions
+        .any(|c| c.type_ == "NamespaceCollectionSucceeded" && c.status != ConditionStatus::Unknown);
     let known = cluster.status.namespaces.as_ref();
     if !collected || known.is_some_and(|known| known.contains_key(namespace)) {
         return Ok(());

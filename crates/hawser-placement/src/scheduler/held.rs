@@ -9,12 +9,12 @@ use crate::names::{BINDING_FINALIZER, PREVIOUS_STATE};
 use crate::types::binding::{Binding, BindingState, ClusterDecision};
 
 pub(super) struct Bindings<'a> {
-    held: Vec<Held<'a>>,
+    held: Vec<BoundCluster<'a>>,
     by_cluster: HashMap<&'a str, Vec<usize>>,
     release: Vec<String>,
 }
 
-struct Held<'a> {
+struct BoundCluster<'a> {
     /// `None` for a binding that is created.
     stored: Option<&'a Binding>,
     cluster: &'a str,
@@ -26,7 +26,7 @@ struct Held<'a> {
     is_changed: bool,
 }
 
-impl Held<'_> {
+impl BoundCluster<'_> {
     fn is_live(&self) -> bool {
         self.is_current && self.state != BindingState::Unscheduled
     }
@@ -69,7 +69,7 @@ impl<'a> Bindings<'a> {
             let spec = &stored.spec;
             // A cluster that left, or is about to.
             let is_dangling = !fleet.is_staying(&spec.target_cluster);
-            all.push(Held {
+            all.push(BoundCluster {
                 stored: Some(stored),
                 cluster: &spec.target_cluster,
                 state: if is_dangling {
@@ -85,14 +85,18 @@ impl<'a> Bindings<'a> {
         all
     }
 
-    fn push(&mut self, held: Held<'a>) {
+    fn push(&mut self, held: BoundCluster<'a>) {
         let of_cluster = self.by_cluster.entry(held.cluster).or_default();
         of_cluster.push(self.held.len());
         self.held.push(held);
     }
 
     /// The first binding to a cluster that `fits`.
-    fn find(&mut self, cluster: &str, fits: impl Fn(&Held<'a>) -> bool) -> Option<&mut Held<'a>> {
+    fn find(
+        &mut self,
+        cluster: &str,
+        fits: impl Fn(&BoundCluster<'a>) -> bool,
+    ) -> Option<&mut BoundCluster<'a>> {
         let places = self.by_cluster.get(cluster)?;
         let place = places.iter().find(|place| fits(&self.held[**place]))?;
         self.held.get_mut(*place)
@@ -131,13 +135,13 @@ impl<'a> Bindings<'a> {
         cluster: &'a str,
         decision: ClusterDecision,
     ) -> Result<(), ScheduleError> {
-        if let Some(held) = self.find(cluster, Held::is_obsolete) {
+        if let Some(held) = self.find(cluster, BoundCluster::is_obsolete) {
             held.is_current = true;
             held.is_changed = true;
             held.decision = decision;
             return Ok(());
         }
-        let is_unscheduled = |held: &Held<'_>| held.state == BindingState::Unscheduled;
+        let is_unscheduled = |held: &BoundCluster<'_>| held.state == BindingState::Unscheduled;
         if let Some(held) = self.find(cluster, is_unscheduled) {
             held.state = previous_state(held)?;
             held.is_current = true;
@@ -145,7 +149,7 @@ impl<'a> Bindings<'a> {
             held.decision = decision;
             return Ok(());
         }
-        self.push(Held {
+        self.push(BoundCluster {
             stored: None,
             cluster,
             state: BindingState::Scheduled,
@@ -167,7 +171,7 @@ impl<'a> Bindings<'a> {
 
     /// Unschedules the worst of the current policy.
     pub(super) fn drop_worst(&mut self, number: usize) {
-        let mut live: Vec<&mut Held<'_>> =
+        let mut live: Vec<&mut BoundCluster<'_>> =
             self.held.iter_mut().filter(|held| held.is_live()).collect();
         live.sort_by(|a, b| a.compare_to_drop(b));
         for held in live.into_iter().take(number) {
@@ -208,7 +212,7 @@ impl<'a> Bindings<'a> {
 }
 
 /// The state to which an unscheduled binding returns.
-fn previous_state(held: &Held<'_>) -> Result<BindingState, ScheduleError> {
+fn previous_state(held: &BoundCluster<'_>) -> Result<BindingState, ScheduleError> {
     let Some(stored) = held.stored else {
         return Ok(BindingState::Scheduled);
     };

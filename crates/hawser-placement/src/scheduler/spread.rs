@@ -20,7 +20,7 @@ struct Spread<'a> {
 }
 
 /// The constraints, with the current placement.
-pub(super) struct Skews<'s, 'a>(Vec<Skew<'s, 'a>>);
+pub(super) struct TopologySkews<'s, 'a>(Vec<Skew<'s, 'a>>);
 
 struct Skew<'s, 'a> {
     spread: &'s Spread<'a>,
@@ -50,7 +50,7 @@ impl<'a> Spreads<'a> {
     }
 
     /// The skews with these clusters bound. A domain without a binding counts 0.
-    pub(super) fn count(&self, bound: &[usize]) -> Skews<'_, 'a> {
+    pub(super) fn count(&self, bound: &[usize]) -> TopologySkews<'_, 'a> {
         let skews = self.0.iter().map(|spread| {
             let mut counts = vec![0; spread.number_of_domains];
             for cluster in bound {
@@ -67,11 +67,11 @@ impl<'a> Spreads<'a> {
                 counts,
             }
         });
-        Skews(skews.collect())
+        TopologySkews(skews.collect())
     }
 }
 
-impl<'a> Skews<'_, 'a> {
+impl<'a> TopologySkews<'_, 'a> {
     /// The score of a cluster over all constraints, or the constraint that it would violate.
     pub(super) fn check(&self, cluster: usize) -> Result<i32, Refusal<'a>> {
         let mut score = 0;

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixtures::{SNAPSHOT, binding, member, now, policy};
 use crate::names::PREVIOUS_STATE;
-use crate::types::Truth;
+use crate::types::ConditionStatus;
 use crate::types::cluster::{MemberCluster, Taint};
 
 mod properties;
@@ -42,7 +42,7 @@ impl World {
             clusters,
             bindings: &self.bindings,
             now: now(),
-            windows: Windows::default(),
+            windows: GracePeriods::default(),
         }
     }
 
@@ -452,7 +452,7 @@ fn every_plugin_names_itself_and_its_reason() {
     };
     let unhealthy = |since: &str| {
         agent(&|agent| {
-            agent.conditions[1].status = Truth::False;
+            agent.conditions[1].status = ConditionStatus::False;
             since.clone_into(&mut agent.conditions[1].last_transition_time);
         })
     };

@@ -1,7 +1,7 @@
 //! The size of a status. A server stores objects of up to 1.5 MiB, and refuses a larger status as a whole.
 
 use crate::types::Condition;
-use crate::types::Truth;
+use crate::types::ConditionStatus;
 use crate::types::binding::BindingStatus;
 use crate::types::placement::{
     DiffedPlacement, DriftedPlacement, FailedPlacement, PatchDetail, PlacementStatus,
@@ -107,7 +107,7 @@ impl ClusterDetails<'_> {
     fn drop_messages(&mut self) {
         self.failed.clear();
         let said = self.conditions.iter_mut();
-        let said = said.filter(|one| one.status == Truth::True);
+        let said = said.filter(|one| one.status == ConditionStatus::True);
         said.for_each(|one| one.message.clear());
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     fn said(message: &str) -> Condition {
         Condition {
             type_: "Applied".to_owned(),
-            status: Truth::True,
+            status: ConditionStatus::True,
             reason: "AllWorkHaveBeenApplied".to_owned(),
             message: message.to_owned(),
             ..Condition::default()

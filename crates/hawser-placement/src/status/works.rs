@@ -8,7 +8,7 @@ use crate::types::placement::{
     ResourceIdentifier,
 };
 use crate::types::work::{ManifestCondition, WorkOutline};
-use crate::types::{Condition, Truth, condition};
+use crate::types::{Condition, ConditionStatus, condition};
 
 /// The most resources in each list of a binding.
 const MAX_LISTED: usize = 100;
@@ -33,7 +33,7 @@ pub fn conditions(
     reports_diff: bool,
     now: &str,
 ) -> Vec<Condition> {
-    let make = |type_: &str, status: Truth, reason: &str, message: String| Condition {
+    let make = |type_: &str, status: ConditionStatus, reason: &str, message: String| Condition {
         type_: type_.to_owned(),
         status,
         observed_generation: binding.metadata.generation,
@@ -45,7 +45,7 @@ pub fn conditions(
         let message = format!("Failed to apply the override rules on the resources: {cause}");
         return vec![make(
             "Overridden",
-            Truth::False,
+            ConditionStatus::False,
             "OverriddenFailed",
             message,
         )];
@@ -61,12 +61,17 @@ pub fn conditions(
             "Successfully applied the override rules on the resources",
         )
     };
-    let mut all = vec![make("Overridden", Truth::True, reason, message.to_owned())];
+    let mut all = vec![make(
+        "Overridden",
+        ConditionStatus::True,
+        reason,
+        message.to_owned(),
+    )];
     if let Pass::SyncFailed(cause) | Pass::Duplicates(cause) = pass {
         let message = format!("Failed to synchronize the work to the latest: {cause}");
         all.push(make(
             "WorkSynchronized",
-            Truth::False,
+            ConditionStatus::False,
             "SyncWorkFailed",
             message,
         ));
@@ -75,7 +80,7 @@ pub fn conditions(
     let message = "All of the works are synchronized to the latest".to_owned();
     all.push(make(
         "WorkSynchronized",
-        Truth::True,
+        ConditionStatus::True,
         "AllWorkSynced",
         message,
     ));
@@ -87,7 +92,7 @@ pub fn conditions(
     for step in steps {
         let (status, reason, message) = step.over(works, *pass == Pass::Changed);
         all.push(make(step.type_, status, reason, message));
-        if status != Truth::True {
+        if status != ConditionStatus::True {
             break;
         }
     }
@@ -101,7 +106,7 @@ struct Aggregate {
     all: (&'static str, &'static str),
     not_all: &'static str,
     /// The reason while a Work says nothing.
-    waiting: (Truth, &'static str),
+    waiting: (ConditionStatus, &'static str),
 }
 
 const APPLIED: Aggregate = Aggregate {
@@ -111,7 +116,7 @@ const APPLIED: Aggregate = Aggregate {
         "All corresponding work objects are applied",
     ),
     not_all: "NotAllWorkHaveBeenApplied",
-    waiting: (Truth::False, "ApplyInProgress"),
+    waiting: (ConditionStatus::False, "ApplyInProgress"),
 };
 const AVAILABLE: Aggregate = Aggregate {
     type_: "Available",
@@ -120,7 +125,7 @@ const AVAILABLE: Aggregate = Aggregate {
         "All corresponding work objects are available",
     ),
     not_all: "NotAllWorkAreAvailable",
-    waiting: (Truth::Unknown, "ResourceAvailableUnknown"),
+    waiting: (ConditionStatus::Unknown, "ResourceAvailableUnknown"),
 };
 const DIFF_REPORTED: Aggregate = Aggregate {
     type_: "DiffReported",
@@ -129,11 +134,15 @@ const DIFF_REPORTED: Aggregate = Aggregate {
         "All corresponding work objects have reported diff",
     ),
     not_all: "NotAllWorkHaveDiffReported",
-    waiting: (Truth::False, "DiffReportInProgress"),
+    waiting: (ConditionStatus::False, "DiffReportInProgress"),
 };
 
 impl Aggregate {
-    fn over(&self, works: &[WorkOutline], changed: bool) -> (Truth, &'static str, String) {
+    fn over(
+        &self,
+        works: &[WorkOutline],
+        changed: bool,
+    ) -> (ConditionStatus, &'static str, String) {
         let mut untrackable = None;
         let mut failed = None;
         for work in works {
@@ -141,8 +150,8 @@ impl Aggregate {
             let found = condition(&work.status.conditions, self.type_);
             let found = found.filter(|one| one.is_fresh(work.metadata.generation) && !changed);
             match found {
-                Some(one) if one.status == Truth::False => failed = failed.or(Some(name)),
-                Some(one) if one.status == Truth::True => {
+                Some(one) if one.status == ConditionStatus::False => failed = failed.or(Some(name)),
+                Some(one) if one.status == ConditionStatus::True => {
                     if one.reason == "WorkNotTrackable" {
                         untrackable = untrackable.or(Some(name));
                     }
@@ -155,13 +164,17 @@ impl Aggregate {
         }
         if let Some(name) = failed {
             let message = format!("{} is false for work object {name}", self.type_);
-            return (Truth::False, self.not_all, message);
+            return (ConditionStatus::False, self.not_all, message);
         }
         if let Some(name) = untrackable {
             let message = format!("The availability of work object {name} is not trackable");
-            return (Truth::True, "NotAllWorkAreAvailabilityTrackable", message);
+            return (
+                ConditionStatus::True,
+                "NotAllWorkAreAvailabilityTrackable",
+                message,
+            );
         }
-        (Truth::True, self.all.0, self.all.1.to_owned())
+        (ConditionStatus::True, self.all.0, self.all.1.to_owned())
     }
 }
 
@@ -219,7 +232,7 @@ fn collect(
 ) {
     let is_false = |type_: &str| {
         let found = condition(&manifest.conditions, type_);
-        found.filter(|found| found.status == Truth::False)
+        found.filter(|found| found.status == ConditionStatus::False)
     };
     if let Some(failure) = is_false("Applied").or_else(|| is_false("Available")) {
         all.failed.push(FailedPlacement {

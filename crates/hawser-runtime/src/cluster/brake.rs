@@ -45,7 +45,7 @@ impl Default for BrakeOptions {
 
 /// The number of copies of the kind at the time of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stock {
+pub struct CopyCounts {
     pub copies: usize,
     /// Copies of the tenant that owns the copy.
     pub of_tenant: usize,
@@ -53,7 +53,7 @@ pub struct Stock {
     pub tenants: usize,
 }
 
-impl Stock {
+impl CopyCounts {
     /// Each copy is its own tenant.
     pub fn of_nobody(copies: usize) -> Self {
         Self {
@@ -73,7 +73,7 @@ pub struct Brake<K> {
     causes: Vec<Cause>,
     holds: Vec<Held<K>>,
     /// Deletions that were held when their holds were approved.
-    approved: Vec<(Why, HashSet<K>)>,
+    approved: Vec<(HoldReason, HashSet<K>)>,
     /// Makes the ids of holds unique, also between processes.
     seed: u64,
     made: u64,
@@ -98,13 +98,13 @@ pub enum Phase {
 
 /// The reason of a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum HoldReason {
     /// Too many deletions within the window.
     Mass,
     Cause(Cause),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for HoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mass => f.write_str("too many copies would be deleted at once"),
@@ -141,14 +141,14 @@ pub struct Hold {
     pub since: Duration,
     /// The number of deletions that it holds.
     pub count: usize,
-    pub why: Why,
+    pub why: HoldReason,
 }
 
 #[derive(Clone, Debug)]
 struct Held<K> {
     id: HoldId,
     since: Duration,
-    why: Why,
+    why: HoldReason,
     /// The held copies and their tenants.
     keys: HashMap<K, Arc<str>>,
     /// The held tenants, and when the last of them was added.
@@ -225,7 +225,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         self.holds.push(Held {
             id: HoldId(id.into()),
             since: now,
-            why: Why::Mass,
+            why: HoldReason::Mass,
             keys: HashMap::new(),
             tenants: HashMap::new(),
             joined: now,
@@ -238,7 +238,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
     pub fn hold_from_start(&mut self, going: usize, total_copies: usize, now: Duration) {
         let share = u128::from(self.options.share) * total_copies as u128;
         let is_mass = going >= self.options.at_least && going as u128 * 100 > share;
-        if is_mass && !self.holds.iter().any(|hold| hold.why == Why::Mass) {
+        if is_mass && !self.holds.iter().any(|hold| hold.why == HoldReason::Mass) {
             let id = self.next_id();
             self.resume(&id.0, now);
         }
@@ -246,16 +246,17 @@ impl<K: Clone + Eq + Hash> Brake<K> {
 
     /// Decides whether the copy of a tenant may be deleted now, given the current counts. Repeated requests within the
     /// window count once.
-    pub fn ask(&mut self, key: &K, tenant: &str, now: Duration, stock: Stock) -> Verdict {
+    pub fn ask(&mut self, key: &K, tenant: &str, now: Duration, stock: CopyCounts) -> Verdict {
         self.prune(now);
-        let mut whys: Vec<Why> = self.causes.iter().cloned().map(Why::Cause).collect();
+        let mut whys: Vec<HoldReason> =
+            self.causes.iter().cloned().map(HoldReason::Cause).collect();
         // What was let go a moment ago is not held in its middle.
-        let mass = self.holds.iter().find(|hold| hold.why == Why::Mass);
+        let mass = self.holds.iter().find(|hold| hold.why == HoldReason::Mass);
         if !self.gone.keys.contains(key) && mass.is_some_and(|mass| mass.holds(tenant, now)) {
-            whys.push(Why::Mass);
+            whys.push(HoldReason::Mass);
         }
         whys.retain(|why| !self.is_approved(key, why));
-        if whys.is_empty() && !self.is_approved(key, &Why::Mass) {
+        if whys.is_empty() && !self.is_approved(key, &HoldReason::Mass) {
             self.gone.totals.push(stock.copies, now);
             self.gone.populations.push(stock.tenants, now);
             if self.gone.keys.contains(key) {
@@ -266,7 +267,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
                 return Verdict::Go;
             }
             self.gone.pop();
-            whys.push(Why::Mass);
+            whys.push(HoldReason::Mass);
         }
         // It is held for every reason there is, and goes when none is left.
         let mut verdict = Verdict::Go;
@@ -294,7 +295,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             Phase::Begins => self.causes.push(cause),
             Phase::Ends => {
                 self.causes.retain(|other| *other != cause);
-                let why = Why::Cause(cause);
+                let why = HoldReason::Cause(cause);
                 self.holds.retain(|hold| hold.why != why);
                 // Should it come back, it is another time.
                 self.approved.retain(|(approved, _)| *approved != why);
@@ -362,7 +363,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         self.prune(now);
     }
 
-    fn is_approved(&self, key: &K, why: &Why) -> bool {
+    fn is_approved(&self, key: &K, why: &HoldReason) -> bool {
         let mut approved = self.approved.iter();
         approved.any(|(approved, keys)| approved == why && keys.contains(key))
     }
@@ -370,7 +371,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
     /// Whether the deletions within the window are a mass, among the tenants that are not held.
     fn is_mass(&self, now: Duration) -> bool {
         let Self { options, gone, .. } = self;
-        let mass = self.holds.iter().find(|hold| hold.why == Why::Mass);
+        let mass = self.holds.iter().find(|hold| hold.why == HoldReason::Mass);
         let is_held = |tenant: &str| mass.is_some_and(|mass| mass.tenants.contains_key(tenant));
         let (held, had) = mass.map_or((0, 0), |mass| {
             let had = mass.tenants.values().map(|tenant| tenant.had);
@@ -400,7 +401,14 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         u128::from(vote) * 200 <= u128::from(self.options.share) * u128::from(WHOLE)
     }
 
-    fn hold(&mut self, key: &K, tenant: &str, why: Why, now: Duration, stock: Stock) -> HoldId {
+    fn hold(
+        &mut self,
+        key: &K,
+        tenant: &str,
+        why: HoldReason,
+        now: Duration,
+        stock: CopyCounts,
+    ) -> HoldId {
         let had = self.gone.tenants.get(tenant).map_or(0, |loss| loss.had);
         let had = had.max(stock.of_tenant);
         if let Some(hold) = self.holds.iter_mut().find(|hold| hold.why == why) {

@@ -20,7 +20,7 @@ mod forms;
 mod table;
 
 pub use forms::{Forms, LabelledForms};
-pub use table::{Change, Coverage, Finished, Listed, Size, Table, What, version};
+pub use table::{Change, ChangeType, Coverage, Finished, Listed, Size, Table, version};
 
 /// The source of a cluster's objects: an endpoint that serves many clusters, or the cluster itself.
 pub type SourceId = Arc<str>;

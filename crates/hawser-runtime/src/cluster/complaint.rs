@@ -36,7 +36,7 @@ enum Value {
 
 /// One field and its problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong<'t> {
+pub struct FieldProblem<'t> {
     /// `<nil>` for the whole object.
     pub path: &'t str,
     /// The problem in the server's words, such as `Invalid value`.
@@ -49,16 +49,16 @@ pub struct Wrong<'t> {
 
 /// The refusal of an invalid object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint<'t> {
+pub struct ValidationMessage<'t> {
     /// The text before the server's message.
     pub before: &'t str,
     /// The kind and name of the object.
     pub object: &'t str,
-    pub wrongs: Vec<Wrong<'t>>,
+    pub wrongs: Vec<FieldProblem<'t>>,
 }
 
 /// Parses the detail of a refusal. `None` for other refusals, and for messages that are not a list of fields.
-pub fn read(detail: &str) -> Option<Complaint<'_>> {
+pub fn read(detail: &str) -> Option<ValidationMessage<'_>> {
     let (before, said) = detail.split_once(REFUSED_PREFIX)?;
     let (object, list) = said.split_once(LIST)?;
     let (kind, _) = object.split_once(" \"")?;
@@ -70,14 +70,14 @@ pub fn read(detail: &str) -> Option<Complaint<'_>> {
         .strip_prefix('[')
         .and_then(|list| list.strip_suffix(']'))
         .unwrap_or(list);
-    Some(Complaint {
+    Some(ValidationMessage {
         before,
         object,
         wrongs: all(list),
     })
 }
 
-impl Complaint<'_> {
+impl ValidationMessage<'_> {
     /// The same detail without values, with each explanation mapped by the given function.
     pub fn without_values(&self, why: impl Fn(&str) -> String) -> String {
         let mut told: Vec<String> = Vec::new();
@@ -106,7 +106,7 @@ fn start(text: &str, bytes: usize) -> &str {
 }
 
 /// Parses a list as far as it has the form of one.
-fn all(list: &str) -> Vec<Wrong<'_>> {
+fn all(list: &str) -> Vec<FieldProblem<'_>> {
     let mut wrongs = Vec::new();
     let mut rest = list;
     while let Some((path, what, value, after)) = head(rest) {
@@ -115,7 +115,7 @@ fn all(list: &str) -> Vec<Wrong<'_>> {
         let why = why.strip_prefix(path).unwrap_or(why);
         let why = why.strip_prefix(" in body ").unwrap_or(why);
         let quotes = value == Value::Follows;
-        wrongs.push(Wrong {
+        wrongs.push(FieldProblem {
             path,
             what,
             quotes,

@@ -24,7 +24,7 @@ mod stream;
 mod trust;
 
 use crate::errors::chain;
-pub use call::{AskError, Call, CallClass, CallError, REQUEST_TIMEOUT, Reply};
+pub use call::{Call, CallClass, CallError, REQUEST_TIMEOUT, Reply, RequestError};
 use call::{bytes, whole, within};
 pub use limits::{Guard, Limits, Observer};
 pub use page::{Page, PageEnd};
@@ -32,7 +32,7 @@ pub use refusal::{Refusal, StatusCause};
 pub use servers::ConnectError;
 use servers::{Account, Server};
 pub use stream::Streamed;
-pub use trust::{CONNECT_TIMEOUT, Unchecked};
+pub use trust::{CONNECT_TIMEOUT, SkippedTlsChecks};
 
 /// A server and a base path. Cheap to clone. Connections that are derived from one share its credentials; those to the
 /// same server also share its sockets and its lane.
@@ -138,13 +138,13 @@ impl Connection {
     }
 
     /// Sends a call and reads the document in the response.
-    pub async fn ask(&self, call: Call) -> Result<Value, AskError> {
+    pub async fn ask(&self, call: Call) -> Result<Value, RequestError> {
         Ok(self.call(call).await?.ok()?)
     }
 
     /// Requests a list, whose items are read as they arrive. The whole response may take any time, but no single read
     /// may take longer than `patience`.
-    pub async fn page(&self, call: Call, patience: Duration) -> Result<Page, AskError> {
+    pub async fn page(&self, call: Call, patience: Duration) -> Result<Page, RequestError> {
         let (tenant, class) = (&self.tenant, call.class);
         let lane = &self.server.lane;
         let resource = call.path.split('?').next().unwrap_or_default();

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::connection::{AskError, Call, Connection};
+use super::connection::{Call, Connection, RequestError};
 
 mod group;
 
@@ -33,7 +33,10 @@ const FAILURE_FOR: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     #[error("discovering {path}: {source}")]
-    Ask { path: String, source: Box<AskError> },
+    Ask {
+        path: String,
+        source: Box<RequestError>,
+    },
     #[error("the response of {path} cannot be read: {problem}")]
     Unreadable { path: String, problem: String },
     /// The kind may be in one of the versions that did not respond.

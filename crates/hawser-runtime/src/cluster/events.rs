@@ -26,7 +26,7 @@ mod body;
 mod rates;
 
 use body::Draft;
-pub use body::{About, EventText};
+pub use body::{EventText, InvolvedObject};
 use rates::{Counted, Rates};
 
 /// The length of the queue. With the burst of a tenant, it takes twenty tenants in trouble to fill it.
@@ -43,7 +43,7 @@ pub struct Note {
     pub connection: Connection,
     /// The tenant. Its events are sent one after the other, and counted together.
     pub tenant: Arc<str>,
-    pub about: About,
+    pub about: InvolvedObject,
     pub text: EventText,
 }
 
@@ -122,7 +122,7 @@ impl Recorder {
     /// Queues an event, unless it was sent already or there are too many.
     pub fn record(&self, note: Note) {
         let shared = &self.shared;
-        let About { key, uid } = &note.about;
+        let InvolvedObject { key, uid } = &note.about;
         let print = shared.random.hash_one((key, uid, &note.text));
         let now = shared.now();
         let allowed = shared.rates.lock().allow(&note.tenant, print, now);

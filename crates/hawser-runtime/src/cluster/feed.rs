@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use super::cache::{Change, Listed, Table, version};
 use super::connection::{
-    AskError, Call, CallError, Connection, PageEnd, REQUEST_TIMEOUT, Refusal, Streamed,
+    Call, CallError, Connection, PageEnd, REQUEST_TIMEOUT, Refusal, RequestError, Streamed,
 };
 use super::document;
 use super::wire::collection;
@@ -148,7 +148,7 @@ impl Feed {
             paged: false,
             page: PageSize::default(),
             blind: false,
-            unheard: false,
+            is_unreachable: false,
             names: Names::default(),
             highest: 0,
             behind: 0,
@@ -211,7 +211,7 @@ struct Reader {
     /// The server allows lists but no watch: the table is as old as the last list.
     blind: bool,
     /// The last problem was silence.
-    unheard: bool,
+    is_unreachable: bool,
     /// Names of clusters and namespaces.
     names: Names,
     /// The highest version of a list or a watch.
@@ -229,7 +229,7 @@ const RESTORED_AFTER: u32 = 5;
 const SHORT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum WatchError {
     #[error(transparent)]
     Call(#[from] CallError),
     #[error("refused with {0}")]
@@ -246,16 +246,16 @@ enum Trouble {
     Silent(Duration),
 }
 
-impl From<AskError> for Trouble {
-    fn from(error: AskError) -> Self {
+impl From<RequestError> for WatchError {
+    fn from(error: RequestError) -> Self {
         match error {
-            AskError::Call(error) => Self::Call(error),
-            AskError::Refused(refusal) => Self::Refused(refusal),
+            RequestError::Call(error) => Self::Call(error),
+            RequestError::Refused(refusal) => Self::Refused(refusal),
         }
     }
 }
 
-impl Trouble {
+impl WatchError {
     /// Whether a smaller page might succeed.
     fn is_for_size(&self) -> bool {
         match self {
@@ -278,7 +278,7 @@ impl Reader {
     async fn run(mut self) {
         loop {
             let listed = match self.list().await {
-                Err(Trouble::NotStreamed) => {
+                Err(WatchError::NotStreamed) => {
                     self.paged = true;
                     continue;
                 }
@@ -313,8 +313,8 @@ impl Reader {
         }
     }
 
-    async fn wait(&mut self, trouble: &Trouble) {
-        if let Trouble::Refused(refusal) = trouble {
+    async fn wait(&mut self, trouble: &WatchError) {
+        if let WatchError::Refused(refusal) = trouble {
             self.handler.refused(&self.table, refusal.code);
         }
         let pause = self.backoff.next();
@@ -322,7 +322,8 @@ impl Reader {
         let (at, said) = (self.selection.connection.url(), trouble.to_string());
         let first = self.health.send_if_modified(|health| {
             let new = health.problem.as_ref() != Some(&said);
-            health.forbidden = matches!(trouble, Trouble::Refused(refusal) if refusal.code == 403);
+            health.forbidden =
+                matches!(trouble, WatchError::Refused(refusal) if refusal.code == 403);
             health.problem = Some(said.clone());
             health.since.get_or_insert_with(Instant::now);
             new
@@ -332,7 +333,7 @@ impl Reader {
         } else {
             debug!(%side, %kind, at, problem = said, "still cannot watch objects");
         }
-        if matches!(trouble, Trouble::Refused(_)) {
+        if matches!(trouble, WatchError::Refused(_)) {
             self.await_served(pause).await;
         } else {
             sleep(pause).await;
@@ -359,7 +360,7 @@ impl Reader {
     }
 
     /// Reads a whole list; returns the watch that continues it, if the list came from one.
-    async fn list(&mut self) -> Result<(Option<Streamed>, u64), Trouble> {
+    async fn list(&mut self) -> Result<(Option<Streamed>, u64), WatchError> {
         if self.paged {
             return Ok((None, self.pages().await?));
         }
@@ -373,21 +374,21 @@ impl Reader {
         // Who may not watch may list all the same.
         self.blind |= stream.status == 403;
         if [400, 403, 422].contains(&stream.status) {
-            return Err(Trouble::NotStreamed);
+            return Err(WatchError::NotStreamed);
         }
         if stream.status != 200 {
-            return Err(Trouble::Refused(stream.refusal().await));
+            return Err(WatchError::Refused(stream.refusal().await));
         }
         let mut listed = HashSet::new();
         loop {
             // A server that knows nothing of streamed lists never says that one has ended.
             let line = match timeout(self.pace.silence, stream.line()).await {
                 Ok(line) => line?,
-                Err(_) => return Err(Trouble::NotStreamed),
+                Err(_) => return Err(WatchError::NotStreamed),
             };
             self.table.note_activity();
             let Some(line) = line else {
-                return Err(Trouble::Broken(
+                return Err(WatchError::Broken(
                     "the connection closed before the list was complete".to_owned(),
                 ));
             };
@@ -409,7 +410,7 @@ impl Reader {
         }
     }
 
-    async fn pages(&mut self) -> Result<u64, Trouble> {
+    async fn pages(&mut self) -> Result<u64, WatchError> {
         let mut listed = HashSet::new();
         let mut next = String::new();
         loop {
@@ -437,7 +438,7 @@ impl Reader {
         &mut self,
         next: &str,
         listed: &mut HashSet<Key>,
-    ) -> Result<PageEnd, Trouble> {
+    ) -> Result<PageEnd, WatchError> {
         let path = self.query(&format!("limit={}{next}", self.page.now()));
         let call = self.selection.content.of(Call::get(path));
         let patience = self.pace.silence.min(REQUEST_TIMEOUT);
@@ -496,18 +497,18 @@ impl Reader {
         Some((version, is_wanted.then_some(shown.key)))
     }
 
-    fn finish(&mut self, listed: &HashSet<Key>, since: u64) -> Result<(), Trouble> {
+    fn finish(&mut self, listed: &HashSet<Key>, since: u64) -> Result<(), WatchError> {
         if since < self.highest {
             self.behind += 1;
             if self.behind < RESTORED_AFTER {
-                return Err(Trouble::Behind);
+                return Err(WatchError::Behind);
             }
             let kind = self.table.kind();
             warn!(%kind, "the server went back to an older state (restored from a backup?); accepting it");
             self.highest = since;
-            self.table.distrust_versions();
+            self.table.reset_version_order();
             // What the list showed was taken for old news until now.
-            return Err(Trouble::Behind);
+            return Err(WatchError::Behind);
         }
         self.behind = 0;
         self.highest = since;
@@ -542,15 +543,15 @@ impl Reader {
             };
             self.highest = self.highest.max(since);
             match followed {
-                Ok(()) | Err(Trouble::Silent(_)) => self.pause_if_short(opened).await,
-                Err(Trouble::TooOld) => return self.pause_if_short(opened).await,
+                Ok(()) | Err(WatchError::Silent(_)) => self.pause_if_short(opened).await,
+                Err(WatchError::TooOld) => return self.pause_if_short(opened).await,
                 Err(trouble) => {
-                    self.blind |= matches!(trouble, Trouble::Refused(_));
+                    self.blind |= matches!(trouble, WatchError::Refused(_));
                     self.wait(&trouble).await;
-                    self.unheard = matches!(trouble, Trouble::Call(_));
+                    self.is_unreachable = matches!(trouble, WatchError::Call(_));
                     // A watch that is refused time after time may be wanted from elsewhere. Whom nobody
                     // hears is not helped by a list: it goes on where it was.
-                    if self.backoff.is_long() && !self.unheard {
+                    if self.backoff.is_long() && !self.is_unreachable {
                         return;
                     }
                 }
@@ -567,7 +568,7 @@ impl Reader {
         }
     }
 
-    async fn open(&mut self, since: &mut u64) -> Result<(), Trouble> {
+    async fn open(&mut self, since: &mut u64) -> Result<(), WatchError> {
         let seconds = self.pace.watch_seconds();
         let path = self.query(&format!(
             "watch=1&allowWatchBookmarks=true&resourceVersion={since}&timeoutSeconds={seconds}"
@@ -581,19 +582,19 @@ impl Reader {
                     self.recovered();
                 }
                 // The server is heard again, whenever it will have something to say.
-                if std::mem::take(&mut self.unheard) {
+                if std::mem::take(&mut self.is_unreachable) {
                     self.report_recovery();
                 }
                 self.read(stream, since).await
             }
-            410 => Err(Trouble::TooOld),
-            _ => Err(Trouble::Refused(stream.refusal().await)),
+            410 => Err(WatchError::TooOld),
+            _ => Err(WatchError::Refused(stream.refusal().await)),
         }
     }
 
-    async fn read(&mut self, mut stream: Streamed, since: &mut u64) -> Result<(), Trouble> {
+    async fn read(&mut self, mut stream: Streamed, since: &mut u64) -> Result<(), WatchError> {
         loop {
-            let silent = Trouble::Silent(self.pace.silence);
+            let silent = WatchError::Silent(self.pace.silence);
             let line = tokio::select! {
                 line = timeout(self.pace.silence, stream.line()) => line,
                 Ok(()) = self.doubts.changed() => return Ok(()),
@@ -618,9 +619,9 @@ impl Reader {
     }
 }
 
-fn read(line: &[u8]) -> Result<Event<'_>, Trouble> {
+fn read(line: &[u8]) -> Result<Event<'_>, WatchError> {
     serde_json::from_slice(line)
-        .map_err(|error| Trouble::Broken(format!("not a watch event: {error}")))
+        .map_err(|error| WatchError::Broken(format!("not a watch event: {error}")))
 }
 
 /// The version of a bookmark, and whether it ends the initial events.
@@ -633,13 +634,13 @@ fn bookmark(object: &RawValue) -> (u64, bool) {
     (version.unwrap_or_default(), ends)
 }
 
-fn said(status: &RawValue) -> Trouble {
+fn said(status: &RawValue) -> WatchError {
     let status: Value = serde_json::from_str(status.get()).unwrap_or_default();
     if status["code"].as_u64() == Some(410) {
-        return Trouble::TooOld;
+        return WatchError::TooOld;
     }
     let message = status["message"].as_str();
-    Trouble::Broken(
+    WatchError::Broken(
         message
             .unwrap_or("error event without a message")
             .to_owned(),

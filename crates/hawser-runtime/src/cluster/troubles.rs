@@ -39,13 +39,13 @@ const SWEEP: Duration = Duration::from_mins(10);
 
 /// The problems that were logged.
 #[derive(Debug)]
-pub struct Troubles {
+pub struct ProblemLog {
     started: Instant,
-    known: Mutex<TroubleMemory>,
+    known: Mutex<ProblemLogState>,
 }
 
 #[derive(Debug, Default)]
-struct TroubleMemory {
+struct ProblemLogState {
     /// By subject.
     troubles: HashMap<u64, KnownTrouble>,
     tenants: HashMap<Arc<str>, TenantBudget>,
@@ -79,7 +79,7 @@ pub struct DueTrouble {
     pub left_out: u64,
 }
 
-impl Default for Troubles {
+impl Default for ProblemLog {
     fn default() -> Self {
         Self {
             started: Instant::now(),
@@ -88,7 +88,7 @@ impl Default for Troubles {
     }
 }
 
-impl Troubles {
+impl ProblemLog {
     /// Notes the state of a subject; returns a problem that was not logged yet.
     pub fn note(
         &self,
@@ -102,7 +102,7 @@ impl Troubles {
     }
 }
 
-impl TroubleMemory {
+impl ProblemLogState {
     fn note(
         &mut self,
         about: u64,

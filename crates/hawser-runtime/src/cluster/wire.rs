@@ -11,11 +11,12 @@ use tokio::time::Instant;
 
 use super::cache::{Cache, Change};
 use super::connection::{
-    AskError, Call, CallClass, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply,
+    Call, CallClass, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply, RequestError,
 };
 use super::document;
 use hawser_sync::{
-    Answer, Contest, Contests, Failure, Imposed, Key, Labels, Request, Scope, Seen, Store as _,
+    Answer, Failure, Key, Labels, Request, Scope, Seen, Store as _, WriteConflict, WriteHistory,
+    WrittenFields,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -77,12 +78,12 @@ pub(crate) fn label_query(labels: &Labels) -> String {
 
 /// Sends the requests of all passes over a cache.
 ///
-/// A write that another writer undoes each time waits ([`Contests`]). Right before a request leaves the process, the
+/// A write that another writer undoes each time waits ([`WriteHistory`]). Right before a request leaves the process, the
 /// caller checks whether it is still wanted, and the connection checks whether this process may still write. The answer
 /// is in the cache before the caller gets it.
 pub struct GuardedClient {
     pub(crate) cache: Arc<Cache>,
-    contests: Mutex<Contests>,
+    contests: Mutex<WriteHistory>,
     started: Instant,
 }
 
@@ -103,7 +104,7 @@ impl GuardedClient {
         tenant: Option<&Arc<str>>,
         is_wanted: &Guard<'_>,
         request: &Request,
-    ) -> Result<(Answer, Vec<Change>), Contest> {
+    ) -> Result<(Answer, Vec<Change>), WriteConflict> {
         let imposed = self.judge(tenant, request)?;
         let class = CallClass::Work;
         let answer = exchange(router, tenant, is_wanted, class, request).await;
@@ -116,8 +117,12 @@ impl GuardedClient {
     }
 
     /// The places that a write sets, unless it has to wait because another writer undoes it each time.
-    fn judge(&self, tenant: Option<&Arc<str>>, request: &Request) -> Result<Imposed, Contest> {
-        let imposed = Imposed::of(request, || match self.cache.get(request.key()?) {
+    fn judge(
+        &self,
+        tenant: Option<&Arc<str>>,
+        request: &Request,
+    ) -> Result<WrittenFields, WriteConflict> {
+        let imposed = WrittenFields::of(request, || match self.cache.get(request.key()?) {
             Seen::Present(live) => Some(live),
             Seen::Absent | Seen::Unknown => None,
         });
@@ -141,19 +146,19 @@ async fn exchange(
 ) -> Answer {
     let scope = request.scope();
     let Some(mut endpoint) = router.endpoint(&scope) else {
-        return nowhere(&scope);
+        return no_endpoint(&scope);
     };
     if let Some(tenant) = tenant {
         endpoint.connection = endpoint.connection.of(tenant);
     }
     match (request, request.key()) {
         (Request::Find { labels, .. }, _) => list(&endpoint, &scope, labels).await,
-        (_, None) => nowhere(&scope),
+        (_, None) => no_endpoint(&scope),
         (_, Some(key)) => {
             let call = call(request, key, &endpoint.resource).class(class);
             match endpoint.connection.call_if(is_wanted, call).await {
                 Ok(reply) => answer(request, key, &reply),
-                Err(error) => unanswered(&error),
+                Err(error) => failed_call(&error),
             }
         }
     }
@@ -179,7 +184,7 @@ impl GuardedClient {
         router: &dyn Router,
         is_wanted: &Guard<'_>,
         application: &Application<'_>,
-    ) -> Result<Answer, Contest> {
+    ) -> Result<Answer, WriteConflict> {
         let key = application.key;
         let request = Request::Patch {
             key: key.clone(),
@@ -192,7 +197,7 @@ impl GuardedClient {
         };
         let scope = key.scope();
         let Some(endpoint) = router.endpoint(&scope) else {
-            return Ok(nowhere(&scope));
+            return Ok(no_endpoint(&scope));
         };
         let all = collection(&key.kind, key.namespace.as_deref(), &endpoint.resource);
         let force = application.force;
@@ -218,7 +223,7 @@ impl GuardedClient {
                 Answer::Failed(Failure::Invalid(reply.refusal().message))
             }
             Ok(reply) => answer(&request, key, &reply),
-            Err(error) => unanswered(&error),
+            Err(error) => failed_call(&error),
         };
         if let Some(imposed) = imposed
             && !matches!(answer, Answer::Failed(_))
@@ -261,16 +266,16 @@ async fn page(
     found: &mut FoundItems,
 ) -> Result<String, Answer> {
     let unasked = |error| match error {
-        AskError::Call(error) => unanswered(&error),
+        RequestError::Call(error) => failed_call(&error),
         // What is not served holds nothing that could be concluded from.
-        AskError::Refused(refusal) if refusal.code == 404 => {
+        RequestError::Refused(refusal) if refusal.code == 404 => {
             unavailable(format!("the resource is not served: {refusal}"))
         }
-        AskError::Refused(refusal) => Answer::Failed(failure(&refusal)),
+        RequestError::Refused(refusal) => Answer::Failed(failure(&refusal)),
     };
     let page = endpoint.connection.page(Call::get(path), REQUEST_TIMEOUT);
     let mut page = page.await.map_err(unasked)?;
-    while let Some(item) = page.item().await.map_err(|error| unanswered(&error))? {
+    while let Some(item) = page.item().await.map_err(|error| failed_call(&error))? {
         found.bytes += item.len();
         if found.bytes > LARGEST_LIST {
             let most = LARGEST_LIST >> 20;
@@ -280,7 +285,7 @@ async fn page(
         let key = scope.key(object.namespace(), object.name());
         found.objects.push((key, Arc::new(object)));
     }
-    Ok(page.end().map_err(|error| unanswered(&error))?.next)
+    Ok(page.end().map_err(|error| failed_call(&error))?.next)
 }
 
 fn call(request: &Request, key: &Key, resource: &str) -> Call {
@@ -373,7 +378,7 @@ fn failure(refusal: &Refusal) -> Failure {
     }
 }
 
-fn unanswered(error: &CallError) -> Answer {
+fn failed_call(error: &CallError) -> Answer {
     unavailable(error.to_string())
 }
 
@@ -381,7 +386,7 @@ fn unavailable(why: String) -> Answer {
     Answer::Failed(Failure::Unavailable(why))
 }
 
-fn nowhere(scope: &Scope) -> Answer {
+fn no_endpoint(scope: &Scope) -> Answer {
     let Scope {
         side,
         kind,

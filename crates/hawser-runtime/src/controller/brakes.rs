@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::cluster::brake::{Brake, BrakeOptions, Cause, Hold, Phase, Stock, Verdict};
+use crate::cluster::brake::{Brake, BrakeOptions, Cause, CopyCounts, Hold, Phase, Verdict};
 use hawser_sync::{Failure, Key};
 use kube_lang::object::Gvk;
 
@@ -24,7 +24,7 @@ pub struct Deletion {
     /// The key under which the deletion counts once.
     pub key: Key,
     pub tenant: Arc<str>,
-    pub stock: Stock,
+    pub stock: CopyCounts,
 }
 
 /// A change of the holds of a kind.

@@ -11,7 +11,7 @@ use super::evaluation::Evaluation;
 use super::reading::PassReading;
 use crate::cluster::queue::{QueueKey as _, Work};
 use crate::cluster::wire::{GuardedClient, Router};
-use hawser_sync::{Answer, Cluster, Contest, Failure, Key, Request};
+use hawser_sync::{Answer, Cluster, Failure, Key, Request, WriteConflict};
 
 /// The client of one pass.
 pub(super) struct PassClient<'a, D: Dialect> {
@@ -23,12 +23,12 @@ pub(super) struct PassClient<'a, D: Dialect> {
     pub(super) pass: &'a D::Pass,
     pub(super) work: &'a Work<D::Id>,
     pub(super) reading: &'a PassReading<'a>,
-    pub(super) passed: Mutex<Passed>,
+    pub(super) passed: Mutex<SentRequests>,
 }
 
 /// The requests that went through the client, and those that did not.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct SentRequests {
     /// The deletions that the brake was asked about.
     pub(super) deletions: Vec<Key>,
     /// The earliest time at which a postponed request may be sent.
@@ -68,7 +68,7 @@ impl<D: Dialect> PassClient<'_, D> {
             }
             sent = client.send(router, tenant, &is_wanted, request) => sent,
         };
-        let (answer, changes) = sent.map_err(|Contest { place, wait }| {
+        let (answer, changes) = sent.map_err(|WriteConflict { place, wait }| {
             pass.contested();
             Withheld {
                 failure: Failure::Contested(place),

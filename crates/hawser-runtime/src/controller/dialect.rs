@@ -89,12 +89,12 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
     fn log(&self, outcome: &Outcome, news: Option<DueTrouble>);
 
     /// Notes the result of the pass; returns the time of the next pass.
-    fn settled(&self, ended: &Ended<'_>) -> queue::Outcome;
+    fn settled(&self, ended: &FinishedPass<'_>) -> queue::Outcome;
 }
 
 /// A finished pass.
 #[derive(Debug)]
-pub struct Ended<'a> {
+pub struct FinishedPass<'a> {
     /// Without contents of objects, because others see it.
     pub report: &'a Report,
     /// The time at which postponed requests may be sent.

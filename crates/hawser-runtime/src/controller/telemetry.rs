@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::dialect::Ended;
+use super::dialect::FinishedPass;
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::Urgency;
 use crate::process::metrics::{Direction, Metrics};
 use hawser_sync::{Effect, Side};
 
 /// Counts a pass by its outcomes, and measures the time of a live change from one side to the other.
-pub fn count(metrics: &Metrics, ended: &Ended<'_>) {
+pub fn count(metrics: &Metrics, ended: &FinishedPass<'_>) {
     for outcome in &ended.report.outcomes {
         let code = outcome.reason.code;
         metrics.pass(code.class().as_str(), code.as_str(), ended.took);

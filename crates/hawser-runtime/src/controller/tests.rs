@@ -7,9 +7,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::cluster::brake::{BrakeOptions, Stock};
+use crate::cluster::brake::{BrakeOptions, CopyCounts};
 use crate::cluster::cache::Change;
-use crate::cluster::cache::{Coverage, Table, What};
+use crate::cluster::cache::{ChangeType, Coverage, Table};
 use crate::cluster::connection::{Call, Connection};
 use crate::cluster::feed::{Clusters, Content, EventHandler, Pace, Selection};
 use crate::cluster::ground::Ground;
@@ -18,8 +18,8 @@ use crate::cluster::queue::Urgency;
 use crate::cluster::troubles::DueTrouble;
 use crate::cluster::wire::Endpoint;
 use hawser_sync::{
-    Intent, Link, LinkId, Made, Marks, Outcome, Owner, Policy, Request, Rules, Scope, Side, Source,
-    Step, Subject, Target, View,
+    CopyOrigin, Intent, Link, LinkId, Marks, Outcome, Owner, Policy, Request, Rules, Scope, Side,
+    Source, Step, Subject, Target, View,
 };
 use kcp_playground::server::{Action, Fault, Matcher};
 use kube_lang::object::{Gvk, Object};
@@ -60,8 +60,8 @@ impl EventHandler for Twins {
             self.table.lock().get_or_insert_with(|| Arc::clone(table));
         }
         let urgency = match change.what {
-            What::Initial => Urgency::Initial,
-            What::Changed | What::Gone => Urgency::Live,
+            ChangeType::Initial => Urgency::Initial,
+            ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
         self.subjects.queue.add(Name(change.key.name), urgency);
     }
@@ -139,7 +139,7 @@ impl PassDialect for Twin {
             kind: Arc::clone(&key.kind),
             key: key.clone(),
             tenant: Arc::clone(&key.name),
-            stock: Stock::of_nobody(table.as_ref().map_or(0, |table| table.len())),
+            stock: CopyCounts::of_nobody(table.as_ref().map_or(0, |table| table.len())),
         })
     }
 
@@ -150,7 +150,7 @@ impl PassDialect for Twin {
 
     fn log(&self, _: &Outcome, _: Option<DueTrouble>) {}
 
-    fn settled(&self, ended: &Ended<'_>) -> queue::Outcome {
+    fn settled(&self, ended: &FinishedPass<'_>) -> queue::Outcome {
         self.twins.passes.fetch_add(1, Ordering::SeqCst);
         let given_up = |one: &Outcome| one.reason.detail.contains("others wait for the worker");
         if ended.report.outcomes.iter().any(given_up) {
@@ -176,7 +176,7 @@ impl Rules for Same {
         Ok(desired)
     }
 
-    fn marks(&self, _: &Object, _: Made) -> Marks {
+    fn marks(&self, _: &Object, _: CopyOrigin) -> Marks {
         Marks::default()
     }
 

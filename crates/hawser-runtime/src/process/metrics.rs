@@ -14,7 +14,7 @@ pub mod text;
 use crate::cluster::cache::Size;
 use crate::cluster::connection::Observer;
 use crate::cluster::queue::{Outcome, QueueState};
-use text::{Counter, Family, Gauge, Histogram, Name, SECONDS};
+use text::{Counter, Gauge, Histogram, MetricFamily, Name, SECONDS};
 
 /// The content type of the metrics page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -45,14 +45,14 @@ macro_rules! metrics {
     ($($field:ident: $number:ident = $name:literal [$($label:literal),*] $help:literal;)*) => {
         /// All metrics. Methods only count; they never wait for readers.
         pub struct Metrics {
-            $($field: Family<$number>,)*
+            $($field: MetricFamily<$number>,)*
         }
 
         impl Metrics {
             /// A process exports only metrics that it updates.
             pub fn new() -> Self {
                 Self {
-                    $($field: Family::unused(Name {
+                    $($field: MetricFamily::unused(Name {
                         text: $name,
                         help: $help,
                         labels: &[$($label),*],

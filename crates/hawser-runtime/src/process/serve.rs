@@ -162,12 +162,12 @@ impl Bound {
 
     /// Serves the pages until the token is cancelled.
     pub async fn serve(self, pages: Pages, stop: CancellationToken) {
-        self.each(stop, |stream| converse(stream, pages.clone()))
+        self.each(stop, |stream| serve_connection(stream, pages.clone()))
             .await;
     }
 
     /// Has a conversation with each client until the token is cancelled.
-    async fn each<F>(self, stop: CancellationToken, converse: impl Fn(TcpStream) -> F)
+    async fn each<F>(self, stop: CancellationToken, serve_connection: impl Fn(TcpStream) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -181,7 +181,7 @@ impl Bound {
             };
             match accepted {
                 Ok((stream, place)) => {
-                    let conversation = converse(stream);
+                    let conversation = serve_connection(stream);
                     clients.spawn(async move {
                         let _place = place;
                         // Who takes longer is cut off; whoever measures comes again.
@@ -214,7 +214,7 @@ async fn accept(
     Ok((stream, place))
 }
 
-async fn converse(stream: TcpStream, pages: Pages) {
+async fn serve_connection(stream: TcpStream, pages: Pages) {
     let service = service_fn(|request: Request<Incoming>| {
         let pages = pages.clone();
         async move { Ok::<_, Infallible>(answer(&pages, &request).await) }

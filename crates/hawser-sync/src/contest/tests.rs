@@ -30,23 +30,23 @@ fn at(millis: u64) -> Duration {
 }
 
 fn judge(
-    contests: &Contests,
+    contests: &WriteHistory,
     request: &Request,
     live: Option<&Object>,
     now: Duration,
-) -> Result<Imposed, Contest> {
-    let imposed = Imposed::of(request, || live.cloned().map(Arc::new));
+) -> Result<WrittenFields, WriteConflict> {
+    let imposed = WrittenFields::of(request, || live.cloned().map(Arc::new));
     contests.judge(None, &imposed, now)?;
     Ok(imposed)
 }
 
 /// Writes over what somebody else has put there; whether that was sent, or for how long it waits.
 fn write(
-    contests: &mut Contests,
+    contests: &mut WriteHistory,
     request: &Request,
     live: &Object,
     now: Duration,
-) -> Option<Contest> {
+) -> Option<WriteConflict> {
     match judge(contests, request, Some(live), now) {
         Ok(imposed) => {
             contests.made(None, imposed, now);
@@ -58,7 +58,7 @@ fn write(
 
 #[test]
 fn rendered_content_without_a_uid_is_slowed_down_as_well() {
-    let mut contests = Contests::default();
+    let mut contests = WriteHistory::default();
     let rendered = json!({
         "apiVersion": "example.com/v1", "kind": "Thing",
         "metadata": {"name": "a", "namespace": "default"}, "spec": {"size": 1},
@@ -82,7 +82,7 @@ fn rendered_content_without_a_uid_is_slowed_down_as_well() {
 
 #[test]
 fn two_writers_who_insist_on_one_field_are_slowed_down_ever_more() {
-    let mut contests = Contests::default();
+    let mut contests = WriteHistory::default();
     let ours = status("u", json!({"phase": "ours", "n": 1}));
     let mut sent = Vec::new();
     // Ten times a second for an hour, and never the same.
@@ -102,7 +102,7 @@ fn two_writers_who_insist_on_one_field_are_slowed_down_ever_more() {
 
 #[test]
 fn what_is_new_never_waits_and_neither_does_what_was_let_be_for_long() {
-    let mut contests = Contests::default();
+    let mut contests = WriteHistory::default();
     let theirs = object("u", json!({"phase": "theirs", "n": 0}));
     let ours = |n: u32| status("u", json!({"phase": "ours", "n": n}));
     for n in 0..100 {
@@ -125,7 +125,7 @@ fn what_is_new_never_waits_and_neither_does_what_was_let_be_for_long() {
 
 #[test]
 fn a_value_that_changes_to_and_fro_by_our_own_writes_is_no_contest() {
-    let mut contests = Contests::default();
+    let mut contests = WriteHistory::default();
     for tick in 0..100_u64 {
         let (live, next) = if tick % 2 == 0 { (1, 2) } else { (2, 1) };
         let request = Request::Patch {
@@ -139,7 +139,7 @@ fn a_value_that_changes_to_and_fro_by_our_own_writes_is_no_contest() {
 
 #[test]
 fn another_object_of_the_same_name_begins_anew() {
-    let mut contests = Contests::default();
+    let mut contests = WriteHistory::default();
     for tick in 0..50_u64 {
         let uid = format!("u{tick}");
         let ours = status(&uid, json!({"phase": "ours"}));
@@ -157,7 +157,7 @@ fn another_object_of_the_same_name_begins_anew() {
 
 #[test]
 fn an_object_that_is_deleted_each_time_it_is_made_is_contested_as_a_whole() {
-    let mut contests = Contests::default();
+    let mut contests = WriteHistory::default();
     let mut waits = 0;
     for tick in 0..50_u64 {
         let made = Request::Create {
@@ -177,7 +177,7 @@ fn an_object_that_is_deleted_each_time_it_is_made_is_contested_as_a_whole() {
 
 #[test]
 fn what_is_remembered_is_bounded() {
-    let mut contests = Contests::default();
+    let mut contests = WriteHistory::default();
     for n in 0..3 * MOST {
         let request = Request::Patch {
             key: key(&n.to_string()),
@@ -208,11 +208,11 @@ fn what_is_remembered_is_bounded() {
 }
 
 /// The writes of a tenant over what somebody else has put there, all at once; the number of those that wait.
-fn insist(contests: &mut Contests, tenant: &Arc<str>, now: Duration) -> usize {
+fn insist(contests: &mut WriteHistory, tenant: &Arc<str>, now: Duration) -> usize {
     let ours = status("u", json!({"phase": "ours"}));
     let theirs = object("u", json!({"phase": "theirs"}));
     let waits = (0..10).filter(|_| {
-        let imposed = Imposed::of(&ours, || Some(theirs.clone().into()));
+        let imposed = WrittenFields::of(&ours, || Some(theirs.clone().into()));
         let judged = contests.judge(Some(tenant), &imposed, now);
         if judged.is_ok() {
             contests.made(Some(tenant), imposed, now);
@@ -224,7 +224,7 @@ fn insist(contests: &mut Contests, tenant: &Arc<str>, now: Duration) -> usize {
 
 #[test]
 fn who_writes_much_forgets_its_own_writes_only() {
-    let (mut contests, quiet) = (Contests::default(), Arc::from("quiet"));
+    let (mut contests, quiet) = (WriteHistory::default(), Arc::from("quiet"));
     assert_eq!(insist(&mut contests, &quiet, at(0)), 6);
     let busy = ["busy", "busier"].map(Arc::from);
     for n in 0..3 * MOST {
@@ -232,7 +232,7 @@ fn who_writes_much_forgets_its_own_writes_only() {
             key: key(&n.to_string()),
             patch: json!({"metadata": {"uid": "u"}, "spec": {"n": n}}),
         };
-        let imposed = Imposed::of(&request, || None);
+        let imposed = WrittenFields::of(&request, || None);
         contests.made(Some(&busy[usize::from(n % 3 == 0)]), imposed, at(1));
     }
     assert!(contests.count <= MOST);
@@ -262,7 +262,7 @@ fn the_object_is_read_only_for_writes_that_are_compared_with_it() {
         },
         Request::delete(key, "u"),
     ] {
-        let imposed = Imposed::of(&request, || panic!("read for {}", request.verb()));
+        let imposed = WrittenFields::of(&request, || panic!("read for {}", request.verb()));
         assert_eq!(imposed.places.len(), 1);
     }
 }

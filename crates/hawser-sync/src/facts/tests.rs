@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use super::*;
-use crate::{Made, Marks, Owner, Policy, Rules, Target};
+use crate::{CopyOrigin, Marks, Owner, Policy, Rules, Target};
 
 /// Rules whose mutation is counted.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Rules for Counting {
         Ok(mutated.clone())
     }
 
-    fn marks(&self, _: &Object, _: Made) -> Marks {
+    fn marks(&self, _: &Object, _: CopyOrigin) -> Marks {
         Marks::default()
     }
 

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use hawser_placement::hub::runs::is_over;
 use hawser_placement::names;
 use hawser_placement::types::runs::UpdateRun;
-use hawser_runtime::cluster::cache::{Change, What};
+use hawser_runtime::cluster::cache::{Change, ChangeType};
 
 use super::super::key::{HubKey, PlacementId};
 use super::super::objects::read;
@@ -30,7 +30,7 @@ impl RunIndex {
                 let run = read::<UpdateRun>(object).ok();
                 if let Some(run) = run {
                     let placement = near(&run.spec.placement_name);
-                    let is_there = change.what != What::Gone && !is_over(&run);
+                    let is_there = change.what != ChangeType::Gone && !is_over(&run);
                     self.set(placement, &id, is_there);
                 }
                 add(HubKey::Run(id));

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use hawser_placement::types::runs::{StageStatus, StageTaskStatus, UpdateRun};
-use hawser_placement::types::{Condition, Truth, condition};
-use hawser_runtime::process::metrics::text::{Family, Gauge, Histogram, Name};
+use hawser_placement::types::{Condition, ConditionStatus, condition};
+use hawser_runtime::process::metrics::text::{Gauge, Histogram, MetricFamily, Name};
 
 use super::super::key::PlacementId;
 
@@ -20,11 +20,11 @@ const SECONDS: &[f64] = &[
 const CONDITIONS: [&str; 3] = ["Succeeded", "Progressing", "Initialized"];
 
 pub struct RunNumbers {
-    statuses: Family<Gauge>,
+    statuses: MetricFamily<Gauge>,
     /// The last status of each run: its series ends with the next one.
     last: Mutex<HashMap<PlacementId, [String; 7]>>,
-    approvals: Family<Histogram>,
-    updates: Family<Histogram>,
+    approvals: MetricFamily<Histogram>,
+    updates: MetricFamily<Histogram>,
 }
 
 impl Default for RunNumbers {
@@ -36,7 +36,7 @@ impl Default for RunNumbers {
             bounds: SECONDS,
         };
         Self {
-            statuses: Family::unused(name(
+            statuses: MetricFamily::unused(name(
                 "fleet_workload_update_run_status_last_timestamp_seconds",
                 "Time of the last change of an update run's status.",
                 &[
@@ -50,12 +50,12 @@ impl Default for RunNumbers {
                 ],
             )),
             last: Mutex::default(),
-            approvals: Family::unused(name(
+            approvals: MetricFamily::unused(name(
                 "fleet_workload_update_run_approval_request_latency_seconds",
                 "Time from an approval request to its approval in seconds.",
                 &["taskType"],
             )),
-            updates: Family::unused(name(
+            updates: MetricFamily::unused(name(
                 "fleet_workload_update_run_stage_cluster_updating_duration_seconds",
                 "Time that the clusters of a stage took to be updated in seconds.",
                 &[],
@@ -78,7 +78,7 @@ impl RunNumbers {
         let Some(found) = found.find_map(|type_| condition(conditions, type_)) else {
             return;
         };
-        let has_failed = found.type_ != "Progressing" && found.status == Truth::False;
+        let has_failed = found.type_ != "Progressing" && found.status == ConditionStatus::False;
         let labels = [
             id.namespace.as_deref().unwrap_or_default().to_owned(),
             id.name.to_string(),
@@ -153,7 +153,7 @@ fn approved(task: &StageTaskStatus) -> Option<f64> {
 fn updated(stage: &StageStatus) -> Option<f64> {
     let ends = stage.clusters.iter().map(|cluster| {
         let succeeded = condition(&cluster.conditions, "Succeeded");
-        let succeeded = succeeded.filter(|one: &&Condition| one.status == Truth::True);
+        let succeeded = succeeded.filter(|one: &&Condition| one.status == ConditionStatus::True);
         succeeded.map(|one| one.last_transition_time.as_str())
     });
     // Times in one format are in the order of their texts.

@@ -14,13 +14,15 @@ use hawser_sync::{Answer, Failure, Key, Request};
 use kube_lang::object::Object;
 
 use super::super::sides::MemberSides;
-use super::{ManifestIdentity, PARALLEL, Stuck, WorkPass, WorkProgress, identity, owned_by, typed};
+use super::{
+    ManifestIdentity, PARALLEL, WorkPass, WorkPassError, WorkProgress, identity, owned_by, typed,
+};
 
 /// The interval at which objects with other owners are checked while they keep a Work.
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl WorkPass<'_> {
-    pub(super) async fn delete(&self, work: &Object) -> Result<WorkProgress, Stuck> {
+    pub(super) async fn delete(&self, work: &Object) -> Result<WorkProgress, WorkPassError> {
         if !work.has_finalizer(WORK_FINALIZER) {
             return Ok(WorkProgress::Done);
         }
@@ -34,14 +36,14 @@ impl WorkPass<'_> {
             }
             Answer::Failed(failure) => return Err(failure.into()),
             Answer::Listed(_) => {
-                return Err(Stuck(
+                return Err(WorkPassError(
                     "the member returned a list instead of an object".to_owned(),
                 ));
             }
         };
         if work.as_value()["metadata"]["annotations"][PROPAGATION] == "Abandon" {
             self.each_owned(work, &applied, |object, owner| {
-                Some(owner.without_me(object.as_value()).unwrap_or_default())
+                Some(owner.without_owner(object.as_value()).unwrap_or_default())
             })
             .await?;
         }
@@ -64,7 +66,7 @@ impl WorkPass<'_> {
     }
 
     /// The garbage collector deletes the objects. An object with other owners does not keep the Work forever.
-    async fn wait(&self, work: &Object, applied: &Object) -> Result<WorkProgress, Stuck> {
+    async fn wait(&self, work: &Object, applied: &Object) -> Result<WorkProgress, WorkPassError> {
         let since = applied.as_value()["metadata"]["deletionTimestamp"].as_str();
         let since: Option<Timestamp> = since.and_then(|since| since.parse().ok());
         let waited = since.map(|since| Timestamp::now().duration_since(since));
@@ -76,8 +78,8 @@ impl WorkPass<'_> {
             return Ok(WorkProgress::Later(left));
         }
         self.each_owned(work, applied, |object, owner| {
-            owner.without_me(object.as_value())?;
-            owner.unblocked(object.as_value())
+            owner.without_owner(object.as_value())?;
+            owner.without_block(object.as_value())
         })
         .await?;
         Ok(WorkProgress::Later(AGAIN))
@@ -89,7 +91,7 @@ impl WorkPass<'_> {
         work: &Object,
         applied: &Object,
         owners: impl Fn(&Object, &Owner<'_>) -> Option<Vec<Value>>,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), WorkPassError> {
         let is_work = |name: &str| self.at.is_work(name);
         let owner = Owner {
             name: self.name,
@@ -100,10 +102,10 @@ impl WorkPass<'_> {
         let changed = listed(work, applied)?.into_values().map(|one| async move {
             let placed = self.at.sides.find(&one).await;
             // A kind that the member does not serve has no objects.
-            let Some(key) = placed.map_err(|error| Stuck(error.to_string()))? else {
+            let Some(key) = placed.map_err(|error| WorkPassError(error.to_string()))? else {
                 return Ok(());
             };
-            self.disown(key, owner, owners).await
+            self.remove_owner(key, owner, owners).await
         });
         stream::iter(changed)
             .buffer_unordered(PARALLEL)
@@ -111,12 +113,12 @@ impl WorkPass<'_> {
             .await
     }
 
-    async fn disown(
+    async fn remove_owner(
         &self,
         key: Key,
         owner: &Owner<'_>,
         owners: impl Fn(&Object, &Owner<'_>) -> Option<Vec<Value>>,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), WorkPassError> {
         let Some(object) = self.look(&key).await? else {
             return Ok(());
         };
@@ -138,7 +140,7 @@ impl WorkPass<'_> {
 fn listed(
     work: &Object,
     applied: &Object,
-) -> Result<BTreeMap<ManifestIdentity, WorkResourceIdentifier>, Stuck> {
+) -> Result<BTreeMap<ManifestIdentity, WorkResourceIdentifier>, WorkPassError> {
     let work: Work = typed(work)?;
     let applied: AppliedWork = typed(applied)?;
     let from_work = work.status.manifest_conditions.into_iter();

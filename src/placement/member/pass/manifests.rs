@@ -9,17 +9,19 @@ use tracing::debug;
 
 use hawser_placement::apply::compare::{self, covers};
 use hawser_placement::apply::report::{self, Finding};
-use hawser_placement::apply::{self, MANAGER, Manifest, Owner, Purpose, Reason, Verdict, fields};
+use hawser_placement::apply::{
+    self, CompareReason, MANAGER, Manifest, Owner, Reason, Verdict, fields,
+};
 use hawser_placement::availability;
 use hawser_placement::types::placement::{
     ApplyStrategy, ApplyStrategyType, ComparisonOption, PatchDetail,
 };
-use hawser_runtime::cluster::connection::AskError;
+use hawser_runtime::cluster::connection::RequestError;
 use hawser_runtime::cluster::wire::Application;
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 
-use super::{Item, Orders, SettledManifest, Stuck, WorkPass, owned_by};
+use super::{Item, SettledManifest, WorkOptions, WorkPass, WorkPassError, owned_by};
 
 /// The number of decisions about a manifest that finds another state than expected.
 const ATTEMPTS: usize = 4;
@@ -32,9 +34,9 @@ impl WorkPass<'_> {
         &self,
         item: &Item,
         owner: &Owner<'_>,
-        orders: &Orders,
+        orders: &WorkOptions,
         absent: &HashSet<&Key>,
-    ) -> Result<SettledManifest, Stuck> {
+    ) -> Result<SettledManifest, WorkPassError> {
         let strategy = &orders.strategy;
         let (manifest, key) = match &item.place {
             Ok(place) => (&place.0, &place.1),
@@ -102,7 +104,8 @@ impl WorkPass<'_> {
             if let Some(object) = &live
                 && strategy.type_ == ApplyStrategyType::ClientSideApply
             {
-                self.take_dropped(key, object, manifest, &body).await?;
+                self.take_ownership_of_dropped(key, object, manifest, &body)
+                    .await?;
             }
             let application = Application {
                 key,
@@ -117,7 +120,7 @@ impl WorkPass<'_> {
                     Ok(self.applied(found, manifest, object.as_value(), orders))
                 }
                 Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => {
-                    Err(Stuck(problem))
+                    Err(WorkPassError(problem))
                 }
                 Err(failure) => {
                     // The kind may not be served any more.
@@ -129,7 +132,7 @@ impl WorkPass<'_> {
                 }
             };
         }
-        Err(Stuck(format!(
+        Err(WorkPassError(format!(
             "{key} changes faster than it can be written"
         )))
     }
@@ -140,7 +143,7 @@ impl WorkPass<'_> {
         mut found: Finding,
         manifest: &Manifest,
         live: &Value,
-        orders: &Orders,
+        orders: &WorkOptions,
     ) -> SettledManifest {
         found.generation = Some(report::generation(live));
         found.availability = Some(availability::check(live, self.at.rules.jobs));
@@ -164,7 +167,7 @@ impl WorkPass<'_> {
         key: &Key,
         live: &Value,
         strategy: &ApplyStrategy,
-    ) -> Result<Result<(Vec<PatchDetail>, bool), String>, Stuck> {
+    ) -> Result<Result<(Vec<PatchDetail>, bool), String>, WorkPassError> {
         if strategy.comparison_option == ComparisonOption::FullComparison {
             return Ok(Ok((compare::differences(live, &manifest.object), false)));
         }
@@ -184,19 +187,21 @@ impl WorkPass<'_> {
             Err(Failure::Invalid(_)) => {
                 Ok(Ok((compare::differences(live, &manifest.object), true)))
             }
-            Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => Err(Stuck(problem)),
+            Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => {
+                Err(WorkPassError(problem))
+            }
             Err(failure) => Ok(Err(failure.to_string())),
         }
     }
 
     /// Makes what the manifest has dropped belong to members alone, so that it goes with the apply of this body.
-    async fn take_dropped(
+    async fn take_ownership_of_dropped(
         &self,
         key: &Key,
         object: &Object,
         manifest: &Manifest,
         body: &Value,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), WorkPassError> {
         let Some(last) = fields::last_manifest(object.as_value(), &manifest.object) else {
             return Ok(());
         };
@@ -208,17 +213,17 @@ impl WorkPass<'_> {
             }
             let last = sides.rehearse(key, &last).await?;
             let next = sides.rehearse(key, body).await?;
-            Ok(fields::hand_over(&live, &last, &next))
+            Ok(fields::transfer_to_member(&live, &last, &next))
         };
         let managers = match asked.await {
             Ok(Some(managers)) => managers,
             Ok(None) => return Ok(()),
             // What cannot be applied is refused again, with a reason for the hub.
-            Err(AskError::Refused(problem)) => {
+            Err(RequestError::Refused(problem)) => {
                 debug!(%key, %problem, "cannot tell what a manifest has dropped");
                 return Ok(());
             }
-            Err(error @ AskError::Call(_)) => return Err(Stuck(error.to_string())),
+            Err(error @ RequestError::Call(_)) => return Err(WorkPassError(error.to_string())),
         };
         let patch = json!({"metadata": {
             "managedFields": managers, "resourceVersion": object.resource_version(), "uid": object.uid(),
@@ -228,17 +233,17 @@ impl WorkPass<'_> {
     }
 
     /// Whether fields of other managers are taken.
-    async fn forces(&self, key: &Key, strategy: &ApplyStrategy) -> Result<bool, Stuck> {
+    async fn forces(&self, key: &Key, strategy: &ApplyStrategy) -> Result<bool, WorkPassError> {
         if apply::forces(strategy) {
             return Ok(true);
         }
         let whole = self.at.sides.whole(key).await;
-        let whole = whole.map_err(|error| Stuck(error.to_string()))?;
+        let whole = whole.map_err(|error| WorkPassError(error.to_string()))?;
         Ok(apply::has_no_other_manager(&whole))
     }
 
     /// An object as the tables have it, or by a live read.
-    async fn live(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
+    async fn live(&self, key: &Key) -> Result<Option<Arc<Object>>, WorkPassError> {
         match self.at.cache.get(key) {
             Seen::Present(object) if !object.is_fragment() => Ok(Some(object)),
             Seen::Absent => Ok(None),
@@ -270,12 +275,12 @@ impl WorkPass<'_> {
         listed.into_iter().flatten().flatten().collect()
     }
 
-    pub(super) async fn look(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
+    pub(super) async fn look(&self, key: &Key) -> Result<Option<Arc<Object>>, WorkPassError> {
         match self.send(&Request::Read { key: key.clone() }).await? {
             Answer::Object(object) => Ok(Some(object)),
             Answer::Gone => Ok(None),
             Answer::Failed(failure) => Err(failure.into()),
-            Answer::Listed(_) => Err(Stuck(
+            Answer::Listed(_) => Err(WorkPassError(
                 "the member returned a list instead of an object".to_owned(),
             )),
         }
@@ -291,7 +296,7 @@ fn uid(object: &Value) -> String {
 
 /// The consequence of a comparison; `None` if the manifest has to be applied.
 fn judge(
-    purpose: Purpose,
+    purpose: CompareReason,
     compared: Result<(Vec<PatchDetail>, bool), String>,
     live: &Value,
 ) -> Option<Finding> {
@@ -299,9 +304,9 @@ fn judge(
         Ok(compared) => compared,
         Err(problem) => {
             let reason = match purpose {
-                Purpose::TakeOver => Reason::FailedToTakeOver,
-                Purpose::Drift => Reason::FailedToRunDriftDetection,
-                Purpose::Report => Reason::FailedToReportDiff,
+                CompareReason::TakeOver => Reason::FailedToTakeOver,
+                CompareReason::Drift => Reason::FailedToRunDriftDetection,
+                CompareReason::Report => Reason::FailedToReportDiff,
             };
             return Some(Finding::new(reason, problem));
         }
@@ -309,15 +314,15 @@ fn judge(
     let found = !details.is_empty();
     let count = details.len();
     let (reason, message) = match (purpose, found, is_degraded) {
-        (Purpose::TakeOver, false, _) => return None,
-        (Purpose::TakeOver, true, _) => (
+        (CompareReason::TakeOver, false, _) => return None,
+        (CompareReason::TakeOver, true, _) => (
             Reason::FailedToTakeOver,
             format!(
                 "the object already exists and differs in {count} places, and whenToTakeOver is IfNoDiff"
             ),
         ),
-        (Purpose::Drift, false, _) => (Reason::Applied, "the manifest is applied".to_owned()),
-        (Purpose::Drift, true, degraded) => {
+        (CompareReason::Drift, false, _) => (Reason::Applied, "the manifest is applied".to_owned()),
+        (CompareReason::Drift, true, degraded) => {
             let reason = if degraded {
                 Reason::FoundDriftsInDegradedMode
             } else {
@@ -330,11 +335,11 @@ fn judge(
                 ),
             )
         }
-        (Purpose::Report, false, _) => (
+        (CompareReason::Report, false, _) => (
             Reason::NoDiffFound,
             "the object matches its manifest".to_owned(),
         ),
-        (Purpose::Report, true, degraded) => {
+        (CompareReason::Report, true, degraded) => {
             let reason = if degraded {
                 Reason::FoundDiffInDegradedMode
             } else {
@@ -345,7 +350,7 @@ fn judge(
     };
     let mut finding = Finding::new(reason, message);
     finding.generation = Some(report::generation(live));
-    if purpose == Purpose::Drift {
+    if purpose == CompareReason::Drift {
         finding.drifts = details;
     } else {
         finding.diffs = details;

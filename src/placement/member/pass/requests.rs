@@ -7,18 +7,18 @@ use serde_json::json;
 use hawser_placement::names::WORK_FINALIZER;
 use hawser_placement::types::work::{AppliedResource, AppliedWorkStatus, WorkStatus};
 use hawser_runtime::cluster::wire::Application;
-use hawser_sync::{Answer, Contest, Failure, Request};
+use hawser_sync::{Answer, Failure, Request, WriteConflict};
 use kube_lang::object::Object;
 
 use super::super::sides::MemberSides;
-use super::{Stuck, WorkPass};
+use super::{WorkPass, WorkPassError};
 
 impl WorkPass<'_> {
     pub(super) async fn write_finalizer(
         &self,
         work: &Object,
         has: bool,
-    ) -> Result<Arc<Object>, Stuck> {
+    ) -> Result<Arc<Object>, WorkPassError> {
         let others = work.finalizers().filter(|name| *name != WORK_FINALIZER);
         let finalizers: Vec<&str> = others.chain(has.then_some(WORK_FINALIZER)).collect();
         let patch = json!({"metadata": {
@@ -32,11 +32,11 @@ impl WorkPass<'_> {
         &self,
         work: Arc<Object>,
         status: &WorkStatus,
-    ) -> Result<Arc<Object>, Stuck> {
+    ) -> Result<Arc<Object>, WorkPassError> {
         let mut object = Object::clone(&work);
         object.root_mut().insert("status".into(), json!(status));
         let key = self.at.sides.work(self.name);
-        self.found_fresh(Request::ReplaceStatus { key, object })
+        self.write_and_refresh(Request::ReplaceStatus { key, object })
             .await
     }
 
@@ -44,19 +44,19 @@ impl WorkPass<'_> {
         &self,
         applied_work: &Object,
         listed: &[AppliedResource],
-    ) -> Result<Arc<Object>, Stuck> {
+    ) -> Result<Arc<Object>, WorkPassError> {
         let status = AppliedWorkStatus {
             applied_resources: listed.to_vec(),
         };
         let mut object = applied_work.clone();
         object.root_mut().insert("status".into(), json!(status));
         let key = MemberSides::applied_work(self.name);
-        self.found_fresh(Request::ReplaceStatus { key, object })
+        self.write_and_refresh(Request::ReplaceStatus { key, object })
             .await
     }
 
     /// Sends a write; after a conflict, the current object is put into the table for the next pass.
-    async fn found_fresh(&self, request: Request) -> Result<Arc<Object>, Stuck> {
+    async fn write_and_refresh(&self, request: Request) -> Result<Arc<Object>, WorkPassError> {
         let answer = self.send(&request).await?;
         if let (Answer::Failed(Failure::Conflict), Some(key)) = (&answer, request.key()) {
             self.send(&Request::Read { key: key.clone() }).await?;
@@ -64,17 +64,17 @@ impl WorkPass<'_> {
         Self::object(answer)
     }
 
-    pub(super) async fn found(&self, request: &Request) -> Result<Arc<Object>, Stuck> {
+    pub(super) async fn found(&self, request: &Request) -> Result<Arc<Object>, WorkPassError> {
         let answer = self.send(request).await?;
         Self::object(answer)
     }
 
-    pub(super) fn object(answer: Answer) -> Result<Arc<Object>, Stuck> {
+    pub(super) fn object(answer: Answer) -> Result<Arc<Object>, WorkPassError> {
         match answer {
             Answer::Object(object) => Ok(object),
             Answer::Failed(failure) => Err(failure.into()),
             Answer::Gone => Err(Failure::NotFound.into()),
-            Answer::Listed(_) => Err(Stuck(
+            Answer::Listed(_) => Err(WorkPassError(
                 "the hub returned a list instead of an object".to_owned(),
             )),
         }
@@ -88,7 +88,7 @@ impl WorkPass<'_> {
         }
     }
 
-    pub(super) async fn send(&self, request: &Request) -> Result<Answer, Stuck> {
+    pub(super) async fn send(&self, request: &Request) -> Result<Answer, WorkPassError> {
         let is_wanted = || self.check_wanted();
         let sent = self
             .at
@@ -97,7 +97,7 @@ impl WorkPass<'_> {
             .await;
         match sent {
             Ok((answer, _)) => Ok(answer),
-            Err(contest) => Ok(Answer::Failed(self.put_off(contest))),
+            Err(contest) => Ok(Answer::Failed(self.postpone(contest))),
         }
     }
 
@@ -115,13 +115,13 @@ impl WorkPass<'_> {
             Ok(Answer::Object(object)) => Ok(object),
             Ok(Answer::Failed(failure)) => Err(failure),
             Ok(Answer::Gone | Answer::Listed(_)) => Err(Failure::NotFound),
-            Err(contest) => Err(self.put_off(contest)),
+            Err(contest) => Err(self.postpone(contest)),
         }
     }
 
-    fn put_off(&self, contest: Contest) -> Failure {
-        let mut put_off = self.put_off.lock();
-        *put_off = put_off.into_iter().chain([contest.wait]).min();
+    fn postpone(&self, contest: WriteConflict) -> Failure {
+        let mut postpone = self.postpone.lock();
+        *postpone = postpone.into_iter().chain([contest.wait]).min();
         Failure::Contested(contest.place)
     }
 }

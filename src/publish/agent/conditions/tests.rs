@@ -233,7 +233,7 @@ async fn a_type_that_drops_conditions_is_noticed_once_and_asked_again_when_it_is
     running.report("tabs", &with(2));
     let log = running.scene.ground.playground.requests();
     let noticed = async {
-        while running.conditions.state.lock().drops == Drops::Nobody {
+        while running.conditions.state.lock().drops == SchemaPruning::Nobody {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -6,7 +6,7 @@ use super::{ConsumerEvent, Reason, consumer_event};
 use crate::publish::agent::workspaces::Workspaces;
 use crate::publish::pause::PauseProblem;
 use hawser_runtime::cluster::cache::Cache;
-use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
+use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
 use hawser_sync::{Key, Report, Seen, Store};
 
 /// As the original calls itself in events.
@@ -49,7 +49,7 @@ impl Announcer {
         self.recorder.record(Note {
             connection,
             tenant: Arc::clone(&own.cluster),
-            about: About { key: own, uid },
+            about: InvolvedObject { key: own, uid },
             text: EventText {
                 component: COMPONENT.into(),
                 kind: event.reason.kind(),

@@ -4,7 +4,7 @@
 //! field, the problem, and the explanation without words that name the copy. Anything in an unexpected form is left
 //! out. Pure.
 
-use hawser_runtime::cluster::complaint::{self, Wrong};
+use hawser_runtime::cluster::complaint::{self, FieldProblem};
 use hawser_sync::Key;
 
 /// The number of fields, and the number of characters of each.
@@ -33,7 +33,7 @@ impl Hidden {
     }
 
     /// Whether a word reveals something hidden, or may be an address.
-    fn hides(&self, word: &str) -> bool {
+    fn must_redact(&self, word: &str) -> bool {
         let word = word.to_lowercase();
         let parts = || word.split(|c: char| !c.is_alphanumeric() && c != '-');
         let named = |hidden: &String| match hidden.len() {
@@ -59,7 +59,7 @@ impl Hidden {
         let mut cleaned = String::new();
         let mut word = String::new();
         let flush = |cleaned: &mut String, word: &mut String| {
-            cleaned.push_str(if self.hides(word) { "…" } else { word });
+            cleaned.push_str(if self.must_redact(word) { "…" } else { word });
             word.clear();
         };
         for c in text.chars() {
@@ -113,7 +113,7 @@ pub fn invalid(detail: &str, hidden: &Hidden) -> Option<String> {
     (!told.is_empty() && !hidden.is_in(&told)).then_some(told)
 }
 
-fn in_words(wrong: &Wrong<'_>, hidden: &Hidden) -> String {
+fn in_words(wrong: &FieldProblem<'_>, hidden: &Hidden) -> String {
     let root = wrong.path.split(['.', '[']).next().unwrap_or_default();
     let what = wrong.what.to_lowercase();
     // These are the copy's own: its name, its marks.

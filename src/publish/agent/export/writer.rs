@@ -13,7 +13,7 @@ use super::{ExportState, ExportStatus, Exporter, Member, WatchedExport};
 use crate::publish::agent::notices::{self, Notice};
 use crate::publish::claims::{self, ClaimProblem, Needs};
 use crate::publish::export::{ExportedResource, Merge, merge};
-use hawser_runtime::cluster::connection::{AskError, Call, CallError, Refusal};
+use hawser_runtime::cluster::connection::{Call, CallError, Refusal, RequestError};
 
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 /// The source of events on the export, as in the original.
@@ -66,9 +66,9 @@ struct Written {
 }
 
 /// The reason why nothing can be written.
-enum Obstacle {
+enum ExportBlocker {
     Missing,
-    Ask(&'static str, AskError),
+    Ask(&'static str, RequestError),
     Words(String),
 }
 
@@ -95,7 +95,7 @@ impl<'e> Writer<'e> {
                 self.failures = 0;
                 (outcome, standing)
             }
-            Err(Obstacle::Missing) => {
+            Err(ExportBlocker::Missing) => {
                 self.held = None;
                 self.failures = 0;
                 // A server that is starting says so too, of what its watch still shows.
@@ -126,7 +126,7 @@ impl<'e> Writer<'e> {
         &mut self,
         members: &[Member],
         seen: WatchedExport,
-    ) -> Result<(Outcome, ExportStatus), Obstacle> {
+    ) -> Result<(Outcome, ExportStatus), ExportBlocker> {
         let published: Vec<ExportedResource<'_>> = members
             .iter()
             .filter_map(|member| {
@@ -142,7 +142,7 @@ impl<'e> Writer<'e> {
         let mut refused = Vec::new();
         for _ in 0..ATTEMPTS {
             let merged = merge(&export, &self.exporter.agent, &published, &refused)
-                .map_err(|error| Obstacle::Words(error.to_string()))?;
+                .map_err(|error| ExportBlocker::Words(error.to_string()))?;
             let written = if refused.is_empty() {
                 Outcome::InStep
             } else {
@@ -162,23 +162,23 @@ impl<'e> Writer<'e> {
                     self.wrote(members, &answer, &merged);
                     return Ok((written, standing(&answer, &merged)));
                 }
-                Err(AskError::Refused(refusal)) if is_about_content(&refusal) => {
+                Err(RequestError::Refused(refusal)) if is_about_content(&refusal) => {
                     let more = not_taken(&merged, object, &refusal.message);
                     if more.is_empty() {
-                        return Err(Obstacle::Ask("update", AskError::Refused(refusal)));
+                        return Err(ExportBlocker::Ask("update", RequestError::Refused(refusal)));
                     }
                     refused.extend(more);
                 }
                 Err(error) if error.code() == Some(409) => export = self.read().await?,
-                Err(error) if error.code() == Some(404) => return Err(Obstacle::Missing),
+                Err(error) if error.code() == Some(404) => return Err(ExportBlocker::Missing),
                 Err(error) => {
                     // Whether it took effect is not known.
                     self.held = None;
-                    return Err(Obstacle::Ask("update", error));
+                    return Err(ExportBlocker::Ask("update", error));
                 }
             }
         }
-        Err(Obstacle::Words(format!(
+        Err(ExportBlocker::Words(format!(
             "the APIExport {} changes faster than it can be written",
             self.exporter.export
         )))
@@ -189,9 +189,9 @@ impl<'e> Writer<'e> {
     }
 
     /// The newest known state; read if there is none.
-    async fn newest(&mut self, seen: WatchedExport) -> Result<Arc<Value>, Obstacle> {
+    async fn newest(&mut self, seen: WatchedExport) -> Result<Arc<Value>, ExportBlocker> {
         let seen = match seen {
-            WatchedExport::Absent => return Err(Obstacle::Missing),
+            WatchedExport::Absent => return Err(ExportBlocker::Missing),
             WatchedExport::Unknown => None,
             WatchedExport::Present(seen) => Some(seen),
         };
@@ -203,15 +203,15 @@ impl<'e> Writer<'e> {
         }
     }
 
-    async fn read(&mut self) -> Result<Arc<Value>, Obstacle> {
+    async fn read(&mut self) -> Result<Arc<Value>, ExportBlocker> {
         match self.exporter.workspace.ask(Call::get(self.path())).await {
             Ok(export) => {
                 let export = Arc::new(export);
                 self.held = Some(Arc::clone(&export));
                 Ok(export)
             }
-            Err(error) if error.code() == Some(404) => Err(Obstacle::Missing),
-            Err(error) => Err(Obstacle::Ask("get", error)),
+            Err(error) if error.code() == Some(404) => Err(ExportBlocker::Missing),
+            Err(error) => Err(ExportBlocker::Ask("get", error)),
         }
     }
 
@@ -264,11 +264,11 @@ impl<'e> Writer<'e> {
         }
     }
 
-    fn failed(&mut self, obstacle: &Obstacle) -> (Outcome, ExportStatus) {
+    fn failed(&mut self, obstacle: &ExportBlocker) -> (Outcome, ExportStatus) {
         let why = in_words(obstacle, &self.exporter.export);
         let mut pause = doubled(self.exporter.pace.pause, self.failures);
         self.failures = self.failures.saturating_add(1);
-        if let Obstacle::Ask(_, AskError::Call(CallError::Held(held))) = obstacle {
+        if let ExportBlocker::Ask(_, RequestError::Call(CallError::Held(held))) = obstacle {
             pause = pause.max(*held);
         }
         tracing::warn!(export = self.exporter.export, why, "export not written");
@@ -326,20 +326,20 @@ fn not_taken(merged: &Merge, object: &Value, words: &str) -> Vec<ClaimProblem> {
     claims.map(problem).collect()
 }
 
-fn in_words(obstacle: &Obstacle, export: &str) -> String {
+fn in_words(obstacle: &ExportBlocker, export: &str) -> String {
     match obstacle {
-        Obstacle::Missing => super::missing(export),
-        Obstacle::Words(words) => words.clone(),
-        Obstacle::Ask(verb, AskError::Refused(refusal)) if is_about_content(refusal) => {
+        ExportBlocker::Missing => super::missing(export),
+        ExportBlocker::Words(words) => words.clone(),
+        ExportBlocker::Ask(verb, RequestError::Refused(refusal)) if is_about_content(refusal) => {
             format!(
                 "kcp refused to {verb} the APIExport {export}: {}",
                 refusal.message
             )
         }
-        Obstacle::Ask(verb, AskError::Refused(refusal)) if refusal.code == 403 => format!(
+        ExportBlocker::Ask(verb, RequestError::Refused(refusal)) if refusal.code == 403 => format!(
             "the agent may not {verb} the APIExport {export} in kcp: grant it this right ({})",
             refusal.message
         ),
-        Obstacle::Ask(verb, error) => format!("{verb} the APIExport {export}: {error}"),
+        ExportBlocker::Ask(verb, error) => format!("{verb} the APIExport {export}: {error}"),
     }
 }

@@ -19,21 +19,21 @@ const KEPT: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(super) struct QuietTracker(Mutex<Generations>);
 
-type UnchangedSince = HashMap<Key, (String, Instant)>;
+type LastChange = HashMap<Key, (String, Instant)>;
 
 /// The objects of questions since the last turn, and before it. Older ones are dropped together.
 #[derive(Debug)]
 struct Generations {
-    new: UnchangedSince,
-    old: UnchangedSince,
+    new: LastChange,
+    old: LastChange,
     turned: Instant,
 }
 
 impl Default for QuietTracker {
     fn default() -> Self {
         Self(Mutex::new(Generations {
-            new: UnchangedSince::new(),
-            old: UnchangedSince::new(),
+            new: LastChange::new(),
+            old: LastChange::new(),
             turned: Instant::now(),
         }))
     }

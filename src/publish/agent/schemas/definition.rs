@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::problem::SchemaError;
 use crate::publish::crd::{Crd, CrdError, CrdSchema};
 use crate::publish::openapi::{self, Served, ServedVersion};
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use kube_lang::object::Object;
 
@@ -99,7 +99,7 @@ pub(super) async fn retrieve(
                     source: Box::new(source),
                 });
             }
-            _ => return Err(asked(AskError::Refused(reply.refusal()))),
+            _ => return Err(asked(RequestError::Refused(reply.refusal()))),
         }
     }
     from_models(discovery, found).await

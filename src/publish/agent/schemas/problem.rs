@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::publish::crd::CrdError;
 use crate::publish::openapi::OpenApiError;
 use crate::publish::projection::ProjectionError;
-use hawser_runtime::cluster::connection::{AskError, CallError, Refusal};
+use hawser_runtime::cluster::connection::{CallError, Refusal, RequestError};
 use hawser_runtime::cluster::discovery::{DiscoveryError, NEGATIVE_FOR};
 
 /// An obstacle to a schema.
@@ -57,7 +57,7 @@ pub enum SchemaError {
     Call {
         what: String,
         #[source]
-        source: Box<AskError>,
+        source: Box<RequestError>,
     },
 }
 
@@ -76,17 +76,21 @@ pub enum RetryPolicy {
 const RIGHTS_AGAIN: Duration = Duration::from_secs(30);
 
 impl SchemaError {
-    pub(super) fn of_call(verb: &'static str, what: impl Into<String>, error: AskError) -> Self {
+    pub(super) fn of_call(
+        verb: &'static str,
+        what: impl Into<String>,
+        error: RequestError,
+    ) -> Self {
         let what = what.into();
         match error {
-            AskError::Refused(Refusal {
+            RequestError::Refused(Refusal {
                 code: 403, message, ..
             }) => Self::Forbidden {
                 verb,
                 what,
                 message,
             },
-            AskError::Refused(Refusal {
+            RequestError::Refused(Refusal {
                 code: 400 | 413 | 422,
                 message,
                 ..
@@ -129,7 +133,7 @@ impl SchemaError {
             }
             Self::Call { source, .. } => match &**source {
                 // The server named the time itself.
-                AskError::Call(CallError::Held(pause)) => RetryPolicy::Later(*pause),
+                RequestError::Call(CallError::Held(pause)) => RetryPolicy::Later(*pause),
                 _ => RetryPolicy::Retry,
             },
             Self::Discovery(_) | Self::Incomplete { .. } => RetryPolicy::Retry,

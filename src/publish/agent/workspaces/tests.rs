@@ -41,7 +41,7 @@ impl Scene {
         format!("{base}/services/{shard}").into()
     }
 
-    fn slice(&self, shards: &[&str]) -> Moved {
+    fn slice(&self, shards: &[&str]) -> WorkspaceChange {
         let endpoints: Vec<_> = shards
             .iter()
             .map(|shard| json!({"url": &*self.url(shard)}))
@@ -53,7 +53,7 @@ impl Scene {
         self.workspaces.slice(Some(&Object::new(slice).unwrap()))
     }
 
-    fn binding(&self, shard: &str, what: What) -> Moved {
+    fn binding(&self, shard: &str, what: ChangeType) -> WorkspaceChange {
         let binding = json!({
             "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding",
             "metadata": {"name": "binding"},
@@ -87,10 +87,10 @@ fn team() -> Vec<Arc<str>> {
 async fn a_workspace_that_moved_is_served_on_when_its_old_endpoint_goes() {
     let scene = Scene::set().await;
     scene.slice(&["one"]);
-    assert_eq!(scene.binding("one", What::Initial).engaged, team());
+    assert_eq!(scene.binding("one", ChangeType::Initial).engaged, team());
     scene.check_served_by(Some("one"));
     scene.slice(&["one", "two"]);
-    scene.binding("two", What::Initial);
+    scene.binding("two", ChangeType::Initial);
 
     let moved = scene.slice(&["two"]);
     assert_eq!(moved.disengaged, Vec::<Arc<str>>::new());
@@ -105,13 +105,13 @@ async fn a_workspace_that_moved_is_served_on_when_its_old_endpoint_goes() {
 async fn a_binding_that_goes_from_one_endpoint_leaves_the_workspace_to_the_other() {
     let scene = Scene::set().await;
     scene.slice(&["one", "two"]);
-    scene.binding("one", What::Initial);
-    scene.binding("two", What::Initial);
+    scene.binding("one", ChangeType::Initial);
+    scene.binding("two", ChangeType::Initial);
 
-    let moved = scene.binding("one", What::Gone);
+    let moved = scene.binding("one", ChangeType::Gone);
     assert_eq!(moved.disengaged, Vec::<Arc<str>>::new());
     scene.check_served_by(Some("two"));
 
-    assert_eq!(scene.binding("two", What::Gone).disengaged, team());
+    assert_eq!(scene.binding("two", ChangeType::Gone).disengaged, team());
     scene.check_served_by(None);
 }

@@ -4,7 +4,7 @@ use sha1::{Digest as _, Sha1};
 
 use super::*;
 use hawser_sync::Rules;
-use hawser_sync::{Made, Marks, Owner, Policy, Scope, Target};
+use hawser_sync::{CopyOrigin, Marks, Owner, Policy, Scope, Target};
 
 /// The codec never asks the rules of a link.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Rules for Unasked {
     fn desired(&self, _: &Object, _: &Object, _: Option<&Object>) -> Result<Object, Reason> {
         Err(Code::RulesInvalid.into())
     }
-    fn marks(&self, _: &Object, _: Made) -> Marks {
+    fn marks(&self, _: &Object, _: CopyOrigin) -> Marks {
         Marks::default()
     }
     fn owner(&self, _: &Object) -> Owner {
@@ -125,7 +125,7 @@ fn what_was_announced_is_read_again_until_it_is_known_to_be_made() {
 fn a_copy_that_was_out_of_sight_is_remembered_with_the_next_one() {
     let links = [primary()];
     let id = LinkId::new("primary");
-    for how in [Made::Created, Made::Adopted] {
+    for how in [CopyOrigin::Created, CopyOrigin::Adopted] {
         let key = at("kcp.example.com", "CronTab");
         let lost = Some(LostCopy {
             uid: "u1".into(),
@@ -143,7 +143,10 @@ fn a_copy_that_was_out_of_sight_is_remembered_with_the_next_one() {
             .unwrap();
         let memory = codec().read(&secret, &links);
         assert_eq!(memory.entries[&id], entry);
-        assert_eq!(memory.entries[&id].copy.is_made(), how == Made::Created);
+        assert_eq!(
+            memory.entries[&id].copy.is_made(),
+            how == CopyOrigin::Created
+        );
     }
 }
 

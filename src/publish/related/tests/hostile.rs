@@ -153,7 +153,10 @@ fn no_part_of_the_path_of_a_workspace_opens_a_namespace() {
 fn sha256(text: &str) -> String {
     use sha2::Digest as _;
     let digest = sha2::Sha256::digest(text);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 /// By a template as by a reference: a status is the provider's where copies have a status subresource.
@@ -830,9 +833,9 @@ fn no_original_is_the_copy_of_its_own_copy() {
         entry("down", "service", by_path("spec.down")),
     ]);
     let both = [json!({"up": "s", "down": "s"})];
-    let apart = [json!({"up": "s"}), json!({"down": "s"})];
+    let leftover_links = [json!({"up": "s"}), json!({"down": "s"})];
     let reversed = [json!({"down": "s"}), json!({"up": "s"})];
-    for specs in [&both[..], &apart, &reversed] {
+    for specs in [&both[..], &leftover_links, &reversed] {
         for side in ["kcp", "service"] {
             let stage = Stage::new(entries.clone());
             let (ours, theirs) = (

@@ -294,7 +294,7 @@ fn what_several_objects_share_goes_with_the_last_of_them() {
         }
         if restart {
             stage.restarted(json!({"related": both_ways()}));
-            stage.recall(C, &["a", "b"]);
+            stage.claim_recorded(C, &["a", "b"]);
         }
         stage.hands.delete(&stage.anchor(C, "a"));
         stage.rest(C, "a");
@@ -316,7 +316,7 @@ fn what_several_objects_share_goes_with_the_last_of_them() {
 
 impl Stage {
     /// What a process hears of memories when it starts.
-    pub(super) fn recall(&self, cluster: &str, names: &[&str]) {
+    pub(super) fn claim_recorded(&self, cluster: &str, names: &[&str]) {
         for name in names {
             let rules = self.rules(cluster, name);
             let place = subject_of(rules.clone()).memory.unwrap();
@@ -570,7 +570,7 @@ fn originals_are_held_by_the_finalizer_that_the_owner_chose() {
     // Whoever changes the choice leaves nothing behind of what was before.
     for (choice, now) in [(false, marks::FINALIZER), (true, &own)] {
         stage.restarted(with_own_finalizer(choice));
-        stage.recall(C, &["a", "b"]);
+        stage.claim_recorded(C, &["a", "b"]);
         for name in ["a", "b"] {
             assert_eq!(stage.rest(C, name), [Code::InStep], "{name}");
         }

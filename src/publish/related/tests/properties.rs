@@ -190,7 +190,7 @@ pub(super) fn happen(stage: &mut Stage, event: &Event) {
                     stage.hands.object(&subject.memory.unwrap().key).is_some()
                 })
                 .collect();
-            stage.recall(C, &known);
+            stage.claim_recorded(C, &known);
         }
         event => by_hand(stage, event),
     }

@@ -73,7 +73,7 @@ impl Model {
             .collect()
     }
 
-    fn place(&mut self, place: &Place) -> usize {
+    fn place(&mut self, place: &ObjectName) -> usize {
         let name = |one: &Value| one["metadata"]["name"] == *place.name;
         let near =
             |one: &Value| one["metadata"]["namespace"].as_str() == place.namespace.as_deref();
@@ -157,7 +157,7 @@ impl Model {
                     minimum_interval: SignedDuration::ZERO,
                     collection: SignedDuration::ZERO,
                 },
-                windows: Windows::default(),
+                windows: GracePeriods::default(),
             },
             now: now(),
             time: TIME,
@@ -382,7 +382,7 @@ fn what_cannot_be_selected_withdraws_nothing() {
         failures: &WriteFailures::default(),
         policy: HubPolicy {
             debounce: Debounce::default(),
-            windows: Windows::default(),
+            windows: GracePeriods::default(),
         },
         now: now(),
         time: TIME,

@@ -18,7 +18,7 @@ use crate::types::runs::{
     ClusterUpdateStatus, StageConfig, StageStatus, StageTask, StageTaskStatus, StageTaskType,
     UpdateRunStatus, UpdateStrategySpec,
 };
-use crate::types::{Truth, condition};
+use crate::types::{ConditionStatus, condition};
 
 /// The wait for the lists of selected kinds.
 const LISTS: SignedDuration = SignedDuration::from_secs(1);
@@ -49,7 +49,7 @@ pub(super) fn initialize(view: &RunView<'_>, round: &mut RunRound) -> Result<(),
     let (mut status, truth, reason, message) = match began {
         Ok(status) => (
             status,
-            Truth::True,
+            ConditionStatus::True,
             "UpdateRunInitializedSuccessfully",
             "The update run is initialized".to_owned(),
         ),
@@ -57,7 +57,7 @@ pub(super) fn initialize(view: &RunView<'_>, round: &mut RunRound) -> Result<(),
             round.is_failure = true;
             (
                 view.run.status.clone(),
-                Truth::False,
+                ConditionStatus::False,
                 "UpdateRunInitializedFailed",
                 problem.to_string(),
             )
@@ -69,10 +69,10 @@ pub(super) fn initialize(view: &RunView<'_>, round: &mut RunRound) -> Result<(),
     Ok(())
 }
 
-type Begun = Result<Option<UpdateRunStatus>, RunProblem>;
+type StartedRun = Result<Option<UpdateRunStatus>, RunProblem>;
 
 /// The status of the run that begins; `None` while something else has to happen first.
-fn begin(view: &RunView<'_>, round: &mut RunRound) -> Result<Begun, SnapshotError> {
+fn begin(view: &RunView<'_>, round: &mut RunRound) -> Result<StartedRun, SnapshotError> {
     let decided = (|| {
         let placement = external(view)?;
         let name = &view.run.spec.strategy_name;
@@ -162,7 +162,7 @@ fn check(strategy: &UpdateStrategySpec) -> Result<(), RunProblem> {
         if after
             .iter()
             .filter(is_timed)
-            .any(|task| patience(task).is_none())
+            .any(|task| task_timeout(task).is_none())
         {
             return refuse("the waitTime of a TimedWait must be a positive duration such as 1h30m");
         }
@@ -171,7 +171,7 @@ fn check(strategy: &UpdateStrategySpec) -> Result<(), RunProblem> {
 }
 
 /// The time that a task waits.
-pub(super) fn patience(task: &StageTask) -> Option<SignedDuration> {
+pub(super) fn task_timeout(task: &StageTask) -> Option<SignedDuration> {
     let time = parse_duration(task.wait_time.as_deref()?)?;
     let time = SignedDuration::from_nanos(time);
     time.is_positive().then_some(time)
@@ -193,9 +193,9 @@ fn schedule<'a>(
         return Ok(None);
     };
     match scheduled.status {
-        Truth::True => {}
-        Truth::False => return Err(RunProblem::Unscheduled(scheduled.message.clone())),
-        Truth::Unknown => return Ok(None),
+        ConditionStatus::True => {}
+        ConditionStatus::False => return Err(RunProblem::Unscheduled(scheduled.message.clone())),
+        ConditionStatus::Unknown => return Ok(None),
     }
     let (mut left, mut is_moving) = (BTreeSet::new(), false);
     for binding in view.bindings {

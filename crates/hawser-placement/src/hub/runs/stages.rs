@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::bindings::complete;
-use super::super::{HubWrite, Place, Stages};
-use super::begin::patience;
+use super::super::{HubWrite, ObjectName, Stages};
+use super::begin::task_timeout;
 use super::{
     PROGRESSING, RunProblem, RunView, STARTED, SUCCEEDED, Target, approval_kind, is, mark, set,
     some,
@@ -19,7 +19,9 @@ use crate::types::runs::{
     ClusterUpdateStatus, StageConfig, StageStatus, StageTaskStatus, StageTaskType, UpdateRunState,
     UpdateRunStatus,
 };
-use crate::types::{Condition, IntOrPercent, PLACEMENT_GROUP, STORED_VERSION, Truth, condition};
+use crate::types::{
+    Condition, ConditionStatus, IntOrPercent, PLACEMENT_GROUP, STORED_VERSION, condition,
+};
 
 /// The time after which a cluster that is being updated counts as stuck.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
@@ -59,7 +61,7 @@ type RunBindings<'a> = BTreeMap<&'a str, &'a Binding>;
 
 /// The progress of the clusters of a stage.
 #[derive(Default)]
-struct Counted {
+struct StageProgress {
     in_flight: usize,
     unfinished: usize,
     stuck: Vec<String>,
@@ -105,13 +107,13 @@ impl<'v, 'a> Run<'v, 'a> {
         self.status.deletion_stage_status = Some(stage);
         if is_done {
             let (reason, message) = ("UpdateRunSucceeded", "All stages are completed");
-            self.say(PROGRESSING, Truth::False, reason, message);
-            self.say(SUCCEEDED, Truth::True, reason, message);
+            self.set_condition(PROGRESSING, ConditionStatus::False, reason, message);
+            self.set_condition(SUCCEEDED, ConditionStatus::True, reason, message);
         }
         Ok(())
     }
 
-    fn say(&mut self, type_: &str, status: Truth, reason: &str, message: &str) {
+    fn set_condition(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
         let conditions = &mut self.status.conditions;
         mark(self.view, conditions, type_, status, reason, message);
     }
@@ -128,7 +130,7 @@ impl<'v, 'a> Run<'v, 'a> {
         bindings: &RunBindings<'_>,
         target: &Target<'_>,
     ) -> Result<bool, RunProblem> {
-        if is(&stage.conditions, SUCCEEDED, Truth::True) {
+        if is(&stage.conditions, SUCCEEDED, ConditionStatus::True) {
             return Ok(true);
         }
         if stage.clusters.is_empty() {
@@ -152,18 +154,28 @@ impl<'v, 'a> Run<'v, 'a> {
             let room = most.saturating_sub(counted.in_flight);
             self.start(clusters, room, bindings, target);
             let message = "Clusters of the stage are being updated";
-            self.stage_says(conditions, Truth::True, "StageUpdatingStarted", message);
+            self.set_stage_condition(
+                conditions,
+                ConditionStatus::True,
+                "StageUpdatingStarted",
+                message,
+            );
             stage
                 .start_time
                 .get_or_insert_with(|| self.view.time.to_owned());
             let (truth, reason, message) = progress;
-            self.say(PROGRESSING, truth, reason, &message);
+            self.set_condition(PROGRESSING, truth, reason, &message);
             return Ok(false);
         }
         if !stage.after_stage_task_status.is_empty() {
             // The time that a task waits begins with this.
             let message = "All clusters of the stage are updated";
-            self.stage_says(conditions, Truth::False, "StageUpdatingWaiting", message);
+            self.set_stage_condition(
+                conditions,
+                ConditionStatus::False,
+                "StageUpdatingWaiting",
+                message,
+            );
             let tasks = &mut stage.after_stage_task_status;
             let is_over = self.elapsed(tasks, conditions, config);
             if !(self.approved(tasks, &stage.stage_name, "afterStage")? && is_over) {
@@ -176,10 +188,10 @@ impl<'v, 'a> Run<'v, 'a> {
     }
 
     /// The first condition of a stage.
-    fn stage_says(
+    fn set_stage_condition(
         &self,
         conditions: &mut Vec<Condition>,
-        status: Truth,
+        status: ConditionStatus,
         reason: &str,
         message: &str,
     ) {
@@ -197,12 +209,12 @@ impl<'v, 'a> Run<'v, 'a> {
 
     fn complete(&self, stage: &mut StageStatus, reason: &str, message: &str) {
         let conditions = &mut stage.conditions;
-        self.stage_says(conditions, Truth::False, reason, message);
+        self.set_stage_condition(conditions, ConditionStatus::False, reason, message);
         mark(
             self.view,
             conditions,
             SUCCEEDED,
-            Truth::True,
+            ConditionStatus::True,
             reason,
             message,
         );
@@ -211,8 +223,18 @@ impl<'v, 'a> Run<'v, 'a> {
 
     fn await_tasks(&mut self, conditions: &mut Vec<Condition>, stage: &str) {
         let message = format!("Stage {stage} waits for its tasks to complete");
-        self.stage_says(conditions, Truth::False, "StageUpdatingWaiting", &message);
-        self.say(PROGRESSING, Truth::False, "UpdateRunWaiting", &message);
+        self.set_stage_condition(
+            conditions,
+            ConditionStatus::False,
+            "StageUpdatingWaiting",
+            &message,
+        );
+        self.set_condition(
+            PROGRESSING,
+            ConditionStatus::False,
+            "UpdateRunWaiting",
+            &message,
+        );
     }
 
     /// Starts nothing more in a stage.
@@ -220,23 +242,23 @@ impl<'v, 'a> Run<'v, 'a> {
         let has_begun = condition(conditions, PROGRESSING).is_some();
         let (truth, of_stage, of_run, message) = if in_flight > 0 {
             (
-                Truth::Unknown,
+                ConditionStatus::Unknown,
                 "StageUpdatingStopping",
                 "UpdateRunStopping",
                 format!("Stage {stage} stops when the clusters that are being updated are done"),
             )
         } else {
             (
-                Truth::False,
+                ConditionStatus::False,
                 "StageUpdatingStopped",
                 "UpdateRunStopped",
                 format!("The run is stopped in stage {stage}"),
             )
         };
         if has_begun {
-            self.stage_says(conditions, truth, of_stage, &message);
+            self.set_stage_condition(conditions, truth, of_stage, &message);
         }
-        self.say(PROGRESSING, truth, of_run, &message);
+        self.set_condition(PROGRESSING, truth, of_run, &message);
     }
 
     /// Looks at the clusters that are being updated.
@@ -246,10 +268,10 @@ impl<'v, 'a> Run<'v, 'a> {
         stage: &str,
         bindings: &RunBindings<'_>,
         target: &Target<'_>,
-    ) -> Result<Counted, RunProblem> {
-        let mut counted = Counted::default();
+    ) -> Result<StageProgress, RunProblem> {
+        let mut counted = StageProgress::default();
         for cluster in clusters {
-            if is(&cluster.conditions, SUCCEEDED, Truth::True) {
+            if is(&cluster.conditions, SUCCEEDED, ConditionStatus::True) {
                 continue;
             }
             counted.unfinished += 1;
@@ -266,13 +288,13 @@ impl<'v, 'a> Run<'v, 'a> {
                     stage: stage.to_owned(),
                 };
                 let (reason, message) = ("ClusterUpdatingFailed", problem.to_string());
-                let truth = Truth::False;
+                let truth = ConditionStatus::False;
                 mark(self.view, conditions, SUCCEEDED, truth, reason, &message);
                 return Err(problem);
             };
             if is_true(binding, "Available") || is_true(binding, "DiffReported") {
                 let (reason, message) = ("ClusterUpdatingSucceeded", "The cluster is updated");
-                let truth = Truth::True;
+                let truth = ConditionStatus::True;
                 mark(self.view, conditions, SUCCEEDED, truth, reason, message);
                 counted.unfinished -= 1;
                 continue;
@@ -290,10 +312,10 @@ impl<'v, 'a> Run<'v, 'a> {
     }
 
     /// The condition of the run while clusters are updated.
-    fn progress(counted: &Counted, stage: &str) -> (Truth, &'static str, String) {
+    fn progress(counted: &StageProgress, stage: &str) -> (ConditionStatus, &'static str, String) {
         if counted.stuck.is_empty() {
             let message = format!("Stage {stage} is being updated");
-            return (Truth::True, "UpdateRunProgressing", message);
+            return (ConditionStatus::True, "UpdateRunProgressing", message);
         }
         let names: Vec<&str> = counted.stuck.iter().map(String::as_str).collect();
         let names = some(&names, NAMED);
@@ -301,7 +323,7 @@ impl<'v, 'a> Run<'v, 'a> {
             "Stage {stage} waits for clusters whose update takes longer than 5 minutes: {names}. \
              See the conditions of their bindings"
         );
-        (Truth::False, "UpdateRunStuck", message)
+        (ConditionStatus::False, "UpdateRunStuck", message)
     }
 
     /// Starts the next clusters. A cluster counts as started once its binding is what it is to be.
@@ -328,7 +350,14 @@ impl<'v, 'a> Run<'v, 'a> {
             if target.is_met(binding, cluster) {
                 let (reason, message) = ("ClusterUpdatingStarted", "The update has started");
                 let conditions = &mut cluster.conditions;
-                mark(self.view, conditions, STARTED, Truth::True, reason, message);
+                mark(
+                    self.view,
+                    conditions,
+                    STARTED,
+                    ConditionStatus::True,
+                    reason,
+                    message,
+                );
             } else if !leaving.contains(cluster.cluster_name.as_str()) {
                 // Old resources leave a cluster first.
                 patches.push(self.patch(binding, cluster, target));
@@ -366,10 +395,10 @@ impl<'v, 'a> Run<'v, 'a> {
         let since = since.and_then(|one| one.last_transition_time.parse::<Timestamp>().ok());
         let timed = |type_: StageTaskType| type_ == StageTaskType::TimedWait;
         let wait = config.after_stage_tasks.iter();
-        let wait = wait.filter(|task| timed(task.type_)).find_map(patience);
+        let wait = wait.filter(|task| timed(task.type_)).find_map(task_timeout);
         let mut is_over = true;
         for task in tasks.iter_mut().filter(|task| timed(task.type_)) {
-            if is(&task.conditions, ELAPSED, Truth::True) {
+            if is(&task.conditions, ELAPSED, ConditionStatus::True) {
                 continue;
             }
             let passed = since.map(|since| self.view.now.duration_since(since));
@@ -383,7 +412,14 @@ impl<'v, 'a> Run<'v, 'a> {
                 let reason = "AfterStageTaskWaitTimeElapsed";
                 let message = "The wait time of the stage has elapsed";
                 let conditions = &mut task.conditions;
-                mark(self.view, conditions, ELAPSED, Truth::True, reason, message);
+                mark(
+                    self.view,
+                    conditions,
+                    ELAPSED,
+                    ConditionStatus::True,
+                    reason,
+                    message,
+                );
             }
         }
         is_over
@@ -398,7 +434,8 @@ impl<'v, 'a> Run<'v, 'a> {
     ) -> Result<bool, RunProblem> {
         let mut are_all = true;
         for task in tasks {
-            if task.type_ == StageTaskType::Approval && !is(&task.conditions, APPROVED, Truth::True)
+            if task.type_ == StageTaskType::Approval
+                && !is(&task.conditions, APPROVED, ConditionStatus::True)
             {
                 are_all &= self.ask(task, stage, side)?;
             }
@@ -426,16 +463,18 @@ impl<'v, 'a> Run<'v, 'a> {
         }
         self.asked(task);
         let given = &request.status.conditions;
-        let is_accepted = is(given, ACCEPTED, Truth::True);
+        let is_accepted = is(given, ACCEPTED, ConditionStatus::True);
         // One that is deleted is asked for again when it is gone.
-        if request.metadata.in_deletion() || !(is_accepted || is(given, "Approved", Truth::True)) {
+        if request.metadata.in_deletion()
+            || !(is_accepted || is(given, "Approved", ConditionStatus::True))
+        {
             return Ok(false);
         }
         if !is_accepted {
             let mut status = request.status.clone();
             let accepted = Condition {
                 type_: ACCEPTED.to_owned(),
-                status: Truth::True,
+                status: ConditionStatus::True,
                 observed_generation: request.metadata.generation,
                 last_transition_time: self.view.time.to_owned(),
                 reason: "ApprovalRequestApprovalAccepted".to_owned(),
@@ -443,7 +482,7 @@ impl<'v, 'a> Run<'v, 'a> {
             };
             set(&mut status.conditions, accepted);
             self.writes.push([HubWrite::Status {
-                place: Place::of(approval_kind(self.view.scope), &request.metadata),
+                place: ObjectName::of(approval_kind(self.view.scope), &request.metadata),
                 status: json!(status),
             }]);
         }
@@ -456,7 +495,7 @@ impl<'v, 'a> Run<'v, 'a> {
             self.view,
             conditions,
             APPROVED,
-            Truth::True,
+            ConditionStatus::True,
             reason,
             message,
         );
@@ -469,7 +508,14 @@ impl<'v, 'a> Run<'v, 'a> {
             "The approval request is created",
         );
         let conditions = &mut task.conditions;
-        mark(self.view, conditions, CREATED, Truth::True, reason, message);
+        mark(
+            self.view,
+            conditions,
+            CREATED,
+            ConditionStatus::True,
+            reason,
+            message,
+        );
     }
 
     fn request(&self, name: &str, stage: &str, side: &str) -> Value {
@@ -496,7 +542,7 @@ impl<'v, 'a> Run<'v, 'a> {
 
     /// Takes the resources from clusters that are no longer picked; true if they are gone.
     fn remove(&mut self, stage: &mut StageStatus) -> bool {
-        if is(&stage.conditions, SUCCEEDED, Truth::True) {
+        if is(&stage.conditions, SUCCEEDED, ConditionStatus::True) {
             return true;
         }
         if stage.clusters.is_empty() {
@@ -507,23 +553,30 @@ impl<'v, 'a> Run<'v, 'a> {
         let (mut deleted, mut unfinished, mut in_flight) = (Vec::new(), 0, 0);
         for cluster in &mut stage.clusters {
             let (name, conditions) = (&cluster.cluster_name, &mut cluster.conditions);
-            if is(conditions, SUCCEEDED, Truth::True) {
+            if is(conditions, SUCCEEDED, ConditionStatus::True) {
                 continue;
             }
             let of_cluster = self.view.bindings.iter().filter(|one| {
                 one.spec.target_cluster == *name && one.spec.state == BindingState::Unscheduled
             });
             let of_cluster: Vec<&Binding> = of_cluster.collect();
-            let has_started = is(conditions, STARTED, Truth::True);
+            let has_started = is(conditions, STARTED, ConditionStatus::True);
             if is_stopped && !has_started && !of_cluster.is_empty() {
                 unfinished += 1;
                 continue;
             }
             let (reason, message) = ("ClusterUpdatingStarted", "The removal has started");
-            mark(self.view, conditions, STARTED, Truth::True, reason, message);
+            mark(
+                self.view,
+                conditions,
+                STARTED,
+                ConditionStatus::True,
+                reason,
+                message,
+            );
             if of_cluster.is_empty() {
                 let (reason, message) = ("ClusterUpdatingSucceeded", "The resources are removed");
-                let truth = Truth::True;
+                let truth = ConditionStatus::True;
                 mark(self.view, conditions, SUCCEEDED, truth, reason, message);
                 continue;
             }
@@ -548,11 +601,16 @@ impl<'v, 'a> Run<'v, 'a> {
         } else {
             let message = "Resources are being removed from clusters that are no longer picked";
             let conditions = &mut stage.conditions;
-            self.stage_says(conditions, Truth::True, "StageUpdatingStarted", message);
+            self.set_stage_condition(
+                conditions,
+                ConditionStatus::True,
+                "StageUpdatingStarted",
+                message,
+            );
             let time = || self.view.time.to_owned();
             stage.start_time.get_or_insert_with(time);
-            let (truth, reason) = (Truth::True, "UpdateRunProgressing");
-            self.say(PROGRESSING, truth, reason, message);
+            let (truth, reason) = (ConditionStatus::True, "UpdateRunProgressing");
+            self.set_condition(PROGRESSING, truth, reason, message);
         }
         false
     }

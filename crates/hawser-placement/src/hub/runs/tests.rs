@@ -689,7 +689,7 @@ fn clusters_that_are_no_longer_picked_lose_their_resources_last() {
     let removed: Vec<bool> = deletion
         .clusters
         .iter()
-        .map(|one| is(&one.conditions, SUCCEEDED, Truth::True))
+        .map(|one| is(&one.conditions, SUCCEEDED, ConditionStatus::True))
         .collect();
     assert_eq!(removed, [false, true], "the agent of a has not answered");
     world.mute.clear();

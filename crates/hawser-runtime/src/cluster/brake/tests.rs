@@ -21,7 +21,7 @@ fn brake() -> Brake<usize> {
 
 /// Each copy stands for itself.
 fn ask(brake: &mut Brake<usize>, key: usize, now: Duration, copies: usize) -> Verdict {
-    brake.ask(&key, &key.to_string(), now, Stock::of_nobody(copies))
+    brake.ask(&key, &key.to_string(), now, CopyCounts::of_nobody(copies))
 }
 
 /// Asks for so many copies at one time and counts what may go.
@@ -69,7 +69,7 @@ fn cleared(tenants: &[usize], bystanders: usize, side_by_side: bool) -> usize {
         order.sort_by_key(|(_, copy)| *copy);
     }
     let asked = order.into_iter().map(|(tenant, copy)| {
-        let stock = Stock {
+        let stock = CopyCounts {
             copies,
             of_tenant: tenants[tenant],
             tenants: tenants.len() + bystanders,
@@ -111,7 +111,7 @@ fn many_tenants_that_lose_much_are_a_mass() {
 #[test]
 fn who_makes_and_deletes_all_day_has_one_vote() {
     let mut brake = Brake::new(BrakeOptions::default(), 7);
-    let stock = Stock {
+    let stock = CopyCounts {
         copies: 30,
         of_tenant: 2,
         tenants: 10,
@@ -155,21 +155,24 @@ fn while_a_mass_goes_on_it_holds_whoever_loses_much_and_later_only_whom_it_holds
     let mut brake = brake();
     ask_all(&mut brake, 0..100, at(0), 100);
     let hold = brake.held().remove(0);
-    assert_eq!((hold.count, hold.why, hold.since), (50, Why::Mass, at(0)));
+    assert_eq!(
+        (hold.count, hold.why, hold.since),
+        (50, HoldReason::Mass, at(0))
+    );
     let held = Verdict::Held(hold.id.clone());
     assert_eq!(ask(&mut brake, 500, at(59), 100), held);
     // Who is held stays held, with whatever else of it is to go.
     assert_eq!(ask(&mut brake, 99, at(3600), 100), held);
-    let stock = Stock::of_nobody(100);
+    let stock = CopyCounts::of_nobody(100);
     assert_eq!(brake.ask(&501, "99", at(3600), stock), held);
     assert_eq!(ask(&mut brake, 600, at(3600), 100), Verdict::Go);
     assert_eq!((brake.held()[0].id.clone(), brake.count()), (hold.id, 52));
 }
 
 /// Tenants with as many copies each, of which the first so many delete all of theirs at the same time.
-fn stormed(tenants: usize, each: usize, attackers: usize) -> (Brake<(usize, usize)>, Stock) {
+fn stormed(tenants: usize, each: usize, attackers: usize) -> (Brake<(usize, usize)>, CopyCounts) {
     let mut brake = Brake::new(BrakeOptions::default(), 7);
-    let stock = Stock {
+    let stock = CopyCounts {
         copies: tenants * each,
         of_tenant: each,
         tenants,
@@ -204,7 +207,7 @@ fn who_has_more_than_half_of_all_tenants_holds_only_its_own() {
 fn a_second_mass_among_those_that_are_left_is_held_as_well() {
     let (mut brake, stock) = stormed(100, 10, 52);
     let first = brake.count();
-    let stock = Stock {
+    let stock = CopyCounts {
         copies: 490,
         tenants: 49,
         ..stock
@@ -266,16 +269,16 @@ fn a_cause_holds_the_first_deletion_until_it_is_gone() {
         brake.cause(cause.clone(), Phase::Begins);
         brake.cause(cause.clone(), Phase::Begins);
         assert!(matches!(
-            brake.ask(&1, "a", at(0), Stock::of_nobody(100)),
+            brake.ask(&1, "a", at(0), CopyCounts::of_nobody(100)),
             Verdict::Held(_)
         ));
-        assert_eq!(brake.held()[0].why, Why::Cause(cause.clone()));
+        assert_eq!(brake.held()[0].why, HoldReason::Cause(cause.clone()));
         brake.cause(Cause::Endpoint("https://other".into()), Phase::Ends);
         assert_eq!(brake.count(), 1);
         brake.cause(cause, Phase::Ends);
         assert_eq!(brake.held(), vec![]);
         assert_eq!(
-            brake.ask(&1, "a", at(1), Stock::of_nobody(100)),
+            brake.ask(&1, "a", at(1), CopyCounts::of_nobody(100)),
             Verdict::Go
         );
     }
@@ -318,7 +321,7 @@ fn the_end_of_a_cause_does_not_let_a_mass_go() {
     assert_eq!(ask_all(&mut brake, 0..100, at(0), 100), 0);
     brake.cause(Cause::Definition, Phase::Ends);
     assert_eq!(ask_all(&mut brake, 0..100, at(1), 100), 50);
-    assert_eq!(brake.held()[0].why, Why::Mass);
+    assert_eq!(brake.held()[0].why, HoldReason::Mass);
 }
 
 #[test]
@@ -378,11 +381,11 @@ fn a_mass_that_is_there_from_the_start_is_held_whole() {
         panic!("{:?}", brake.held());
     };
     let id = hold.id.clone();
-    let held = brake.ask(&1, "1", at(0), Stock::of_nobody(options.at_least));
+    let held = brake.ask(&1, "1", at(0), CopyCounts::of_nobody(options.at_least));
     assert_eq!(held, Verdict::Held(id.clone()));
     assert!(brake.approve(&id.0));
     assert_eq!(
-        brake.ask(&1, "1", at(1), Stock::of_nobody(options.at_least)),
+        brake.ask(&1, "1", at(1), CopyCounts::of_nobody(options.at_least)),
         Verdict::Go
     );
 }
@@ -445,7 +448,7 @@ proptest! {
         let mut brake = Brake::new(BrakeOptions::default(), 3);
         let mut storm = storm;
         storm.sort_by_key(|(_, _, second)| *second);
-        let stock = Stock { copies: population * 5, of_tenant: 5, tenants: population };
+        let stock = CopyCounts { copies: population * 5, of_tenant: 5, tenants: population };
         for (tenant, copy, second) in storm {
             brake.ask(&(tenant, copy), &tenant.to_string(), at(second), stock);
         }
@@ -468,7 +471,7 @@ proptest! {
             order.sort_unstable();
         }
         let mut brake = Brake::new(BrakeOptions::default(), 3);
-        let stock = Stock { copies: 480, of_tenant: 8, tenants: 60 };
+        let stock = CopyCounts { copies: 480, of_tenant: 8, tenants: 60 };
         let went = order.iter().filter(|(tenant, copy)| {
             brake.ask(&(*tenant, *copy), &tenant.to_string(), at(0), stock) == Verdict::Go
         });
@@ -492,10 +495,10 @@ proptest! {
         // A key belongs to one tenant.
         let keys: std::collections::BTreeMap<usize, usize> = keys.into_iter().collect();
         for (key, number) in &keys {
-            brake.ask(key, &tenant(*number), at(0), Stock::of_nobody(1000));
+            brake.ask(key, &tenant(*number), at(0), CopyCounts::of_nobody(1000));
         }
         let before = brake.held();
-        let why = Why::Cause(endpoint(named));
+        let why = HoldReason::Cause(endpoint(named));
         let id = before.iter().find(|hold| hold.why == why).map(|hold| hold.id.clone());
         let was_there = brake.approve(id.as_ref().map_or("none", |id| &*id.0));
         prop_assert_eq!(was_there, id.is_some());
@@ -503,7 +506,7 @@ proptest! {
         prop_assert_eq!(brake.held(), others);
         for (key, number) in &keys {
             let free = gone.iter().all(|endpoint| *endpoint == named);
-            let verdict = brake.ask(key, &tenant(*number), at(1), Stock::of_nobody(1000));
+            let verdict = brake.ask(key, &tenant(*number), at(1), CopyCounts::of_nobody(1000));
             prop_assert_eq!(verdict == Verdict::Go, free);
         }
     }

@@ -14,7 +14,7 @@ use super::Table;
 use super::table::Body;
 
 /// A mark that changes with the text of an object.
-type Mark = (u64, Fingerprint);
+type ContentHash = (u64, Fingerprint);
 
 /// All objects of a table as `T`, in a collection that is rebuilt after a change of the table.
 pub struct Forms<T, All> {
@@ -26,7 +26,7 @@ pub struct Forms<T, All> {
 
 struct FormsState<T, All> {
     /// `None` is an object that cannot be read.
-    forms: HashMap<Key, (Mark, Option<Arc<T>>)>,
+    forms: HashMap<Key, (ContentHash, Option<Arc<T>>)>,
     /// The collection, and the revision of the table that it was built from.
     all: Option<(u64, All)>,
 }
@@ -88,7 +88,7 @@ fn read<T: DeserializeOwned>(key: &Key, body: &Body) -> Option<T> {
 /// The objects of a table with some labels as `T`, in the order of their keys.
 pub struct LabelledForms<T> {
     /// The objects with these labels, and whether each is among `all`.
-    marks: Vec<(Key, Mark, bool)>,
+    marks: Vec<(Key, ContentHash, bool)>,
     all: Vec<T>,
     bytes: usize,
 }
@@ -127,7 +127,7 @@ impl<T: DeserializeOwned> LabelledForms<T> {
             let form = if is_its { all.next() } else { None };
             (key, (mark, form))
         });
-        let mut before: HashMap<Key, (Mark, Option<T>)> = before.collect();
+        let mut before: HashMap<Key, (ContentHash, Option<T>)> = before.collect();
         let mut now = Vec::with_capacity(count);
         self.bytes = 0;
         let is_known = table.show_labelled("", labels, |key, mark, body| {

@@ -26,10 +26,10 @@ mod size;
 pub(super) use body::Body;
 use body::Packer;
 pub use coverage::Coverage;
-use entry::{Entry, Extent};
-use idle::Idle;
+use entry::{Completeness, Entry};
+use idle::UnreadObjects;
 use places::Places;
-use shares::Shares;
+use shares::ClusterBudgets;
 pub use size::Size;
 
 /// The number of deletions that are remembered; older ones are settled.
@@ -48,18 +48,18 @@ pub struct Change {
     pub key: Key,
     /// The current object, or its last known state.
     pub object: Arc<Object>,
-    pub what: What,
+    pub what: ChangeType,
 }
 
 impl Change {
-    fn of(key: &Key, object: Arc<Object>, what: What) -> Self {
+    fn of(key: &Key, object: Arc<Object>, what: ChangeType) -> Self {
         let key = key.clone();
         Self { key, object, what }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum ChangeType {
     /// Part of the first list.
     Initial,
     Changed,
@@ -95,13 +95,13 @@ struct TableState {
     packer: Packer,
     bytes: usize,
     fragments: usize,
-    shares: Shares,
+    shares: ClusterBudgets,
     /// Keys by the hashed values of the indexed labels, for objects that have all of them.
     index: HashMap<u64, Vec<Key>>,
     places: Places,
     tombstones: HashMap<Key, Tombstone>,
     tombstone_order: VecDeque<Key>,
-    idle: Idle,
+    idle: UnreadObjects,
 }
 
 /// See [`Cache`](super::Cache).
@@ -133,7 +133,7 @@ impl Table {
         most: Option<usize>,
     ) -> Self {
         let state = TableState {
-            shares: Shares::new(most),
+            shares: ClusterBudgets::new(most),
             ..TableState::default()
         };
         Self {
@@ -269,7 +269,8 @@ impl Table {
         let version = version(object)?;
         let state = self.state.read();
         let entry = state.entries.get(key)?;
-        let is_whole = matches!(entry.extent, Extent::Whole | Extent::Cut) && !object.is_fragment();
+        let is_whole = matches!(entry.extent, Completeness::Whole | Completeness::Cut)
+            && !object.is_fragment();
         let is_same = entry.version == version && Some(&*entry.uid) == object.uid();
         (is_whole && is_same).then_some(entry.fingerprint)
     }
@@ -463,7 +464,7 @@ impl Table {
         }
         // Of a first list all is told when it is whole.
         (state.complete && news == PutOutcome::Different)
-            .then(|| Change::of(key, Arc::clone(object), What::Changed))
+            .then(|| Change::of(key, Arc::clone(object), ChangeType::Changed))
     }
 
     /// Stores from an answer that an object does not exist; otherwise like `learn`.
@@ -480,7 +481,7 @@ impl Table {
         };
         state.record_deletion(key, tombstone);
         let last = last.filter(|_| state.complete)?;
-        Some(Change::of(key, last, What::Gone))
+        Some(Change::of(key, last, ChangeType::Gone))
     }
 
     /// No longer takes the deletion of an object as a proof that there is none of its name.
@@ -529,7 +530,8 @@ impl Table {
             state.rest(key, most);
         }
         drop(state);
-        (news == PutOutcome::Different).then(|| Change::of(key, Arc::clone(object), What::Changed))
+        (news == PutOutcome::Different)
+            .then(|| Change::of(key, Arc::clone(object), ChangeType::Changed))
     }
 
     /// Keeps all bodies from now on: a reader of the whole table has come.
@@ -573,7 +575,7 @@ impl Table {
         };
         state.record_deletion(key, tombstone);
         drop(state);
-        (known.is_some() || !before).then(|| Change::of(key, Arc::clone(object), What::Gone))
+        (known.is_some() || !before).then(|| Change::of(key, Arc::clone(object), ChangeType::Gone))
     }
 
     /// Ends a list whose objects were all upserted. Objects that the list lacks are gone, unless they are known to be
@@ -590,7 +592,7 @@ impl Table {
                 gone.extend(
                     entry
                         .object()
-                        .map(|object| Change::of(&key, object, What::Gone)),
+                        .map(|object| Change::of(&key, object, ChangeType::Gone)),
                 );
                 let tombstone = Tombstone {
                     uid: entry.uid,
@@ -615,14 +617,14 @@ impl Table {
                 report(Change {
                     key,
                     object,
-                    what: What::Initial,
+                    what: ChangeType::Initial,
                 });
             }
         }
     }
 
     /// Forgets the order of versions, because the source counts from the beginning, as after a restore from a backup.
-    pub(crate) fn distrust_versions(&self) {
+    pub(crate) fn reset_version_order(&self) {
         let mut state = self.state.write();
         state.tombstones.clear();
         state.tombstone_order.clear();
@@ -679,7 +681,7 @@ impl TableState {
                     .push(key.clone());
             }
         }
-        let labels = Some(object).filter(|_| kept.extent != Extent::Hidden);
+        let labels = Some(object).filter(|_| kept.extent != Completeness::Hidden);
         let labelled = if let Some(known) = self.entries.get(key) {
             self.places.relabel(key, &known.labelled, labels)
         } else {
@@ -712,7 +714,7 @@ impl TableState {
         let Some(entry) = self.entries.get(key) else {
             return;
         };
-        if entry.extent != Extent::Whole || entry.asked.load(Ordering::Relaxed) {
+        if entry.extent != Completeness::Whole || entry.asked.load(Ordering::Relaxed) {
             return;
         }
         self.idle.push(key, entry.body.text_len());
@@ -739,13 +741,13 @@ impl TableState {
 
     fn count(&mut self, key: &Key, entry: &Entry) {
         self.bytes += entry.body.len();
-        self.fragments += usize::from(entry.extent == Extent::Fragment);
+        self.fragments += usize::from(entry.extent == Completeness::Fragment);
         self.shares.count(key, entry);
     }
 
     fn uncount(&mut self, key: &Key, entry: &Entry) {
         self.bytes -= entry.body.len();
-        self.fragments -= usize::from(entry.extent == Extent::Fragment);
+        self.fragments -= usize::from(entry.extent == Completeness::Fragment);
         self.shares.uncount(key, entry);
     }
 

@@ -98,7 +98,7 @@ fn object(name: &str, version: u64, more: Value) -> Object {
     Object::new(value).unwrap()
 }
 
-fn told(changes: impl IntoIterator<Item = Change>) -> Vec<(String, What)> {
+fn told(changes: impl IntoIterator<Item = Change>) -> Vec<(String, ChangeType)> {
     let told = changes
         .into_iter()
         .map(|c| (c.key.name.to_string(), c.what));
@@ -186,7 +186,7 @@ fn an_answer_is_never_undone_by_an_event_that_was_on_its_way() {
         "our own echo"
     );
     let change = shelf.table.upsert(&shelf.listed("a", 10, json!({})));
-    assert_eq!(told(change), [("a".to_owned(), What::Changed)]);
+    assert_eq!(told(change), [("a".to_owned(), ChangeType::Changed)]);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_list_takes_away_what_it_lacks_but_not_what_is_newer() {
     assert_eq!(told(shelf.replace(&old, 1)).len(), 2);
     shelf.learn("new", 20, json!({}));
     let changes = shelf.replace(&[], 10);
-    assert_eq!(told(changes), [("old".to_owned(), What::Gone)]);
+    assert_eq!(told(changes), [("old".to_owned(), ChangeType::Gone)]);
     assert_eq!((shelf.seen("old"), shelf.seen("new")), (None, Some(20)));
     assert!(
         !shelf.cache.saw_deletion(&shelf.key("old")),
@@ -326,7 +326,7 @@ fn after_a_source_was_restored_its_list_counts_although_its_versions_are_smaller
     let shelf = shelf(Coverage::default());
     shelf.replace(&[shelf.listed("a", 50, json!({}))], 50);
     shelf.table.delete(&shelf.listed("b", 60, json!({})));
-    shelf.table.distrust_versions();
+    shelf.table.reset_version_order();
     let restored = [
         shelf.listed("a", 7, json!({})),
         shelf.listed("b", 8, json!({})),

@@ -161,14 +161,14 @@ pub enum CallError {
 
 /// A call that failed, or that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
+pub enum RequestError {
     #[error(transparent)]
     Call(#[from] CallError),
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
-impl AskError {
+impl RequestError {
     /// The status of the response, if there was one.
     pub fn code(&self) -> Option<u16> {
         match self {

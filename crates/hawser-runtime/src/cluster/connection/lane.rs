@@ -71,7 +71,7 @@ impl Drop for LinePosition<'_> {
         self.lane.under_way.lock().remove(&self.number);
         let mut line = self.lane.line.lock();
         line.leave(&self.tenant, self.number, self.lane.now());
-        self.lane.go_on(line);
+        self.lane.admit_next(line);
     }
 }
 
@@ -124,7 +124,9 @@ impl Lane {
     pub(super) fn list_is_free(&self, list: &str) -> Result<(), CallError> {
         let (now, lists) = (self.now(), self.lists.lock());
         let until = lists.get(list).filter(|until| **until > now);
-        until.map_or(Ok(()), |until| Err(CallError::Held(*until - now)))
+        until.map_or(Ok(()), |until| {
+            Err(CallError::Held(until.saturating_sub(now)))
+        })
     }
 
     /// Reads from the response to a list on behalf of no tenant whether the server wants a pause, and of what.
@@ -200,7 +202,7 @@ impl Lane {
             match timeout_at(look, &mut called).await {
                 Ok(Ok(())) => return Ok(place),
                 // Calls that get no response may be given up by now.
-                Err(_) if look < deadline => self.go_on(self.line.lock()),
+                Err(_) if look < deadline => self.admit_next(self.line.lock()),
                 Ok(Err(_)) | Err(_) => return Err(CallError::NoTurn),
             }
         }
@@ -212,7 +214,7 @@ impl Lane {
         let mut line = self.line.lock();
         let number = line.enter(tenant, waiter, self.now());
         self.under_way.lock().insert(number, ends);
-        self.go_on(line);
+        self.admit_next(line);
         let place = LinePosition {
             lane: self,
             tenant: tenant.clone(),
@@ -223,7 +225,7 @@ impl Lane {
     }
 
     /// Lets calls go whose turn has come, and gives up calls that are in their way.
-    fn go_on(&self, mut line: MutexGuard<'_, Line<oneshot::Sender<()>>>) {
+    fn admit_next(&self, mut line: MutexGuard<'_, Line<oneshot::Sender<()>>>) {
         let now = self.now();
         let admitted = line.admit(now);
         let given_up = line.give_up(now);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::trust::Unchecked;
+use super::trust::SkippedTlsChecks;
 
 /// The default `User-Agent`.
 const AGENT: &str = concat!("hawser/", env!("CARGO_PKG_VERSION"));
@@ -35,7 +35,7 @@ pub struct Limits {
     /// The `User-Agent` header.
     pub agent: &'static str,
     /// Checks of the server's certificate that are skipped.
-    pub unchecked: Unchecked,
+    pub unchecked: SkippedTlsChecks,
 }
 
 impl Default for Limits {
@@ -46,7 +46,7 @@ impl Default for Limits {
             observer: None,
             guard: None,
             agent: AGENT,
-            unchecked: Unchecked::default(),
+            unchecked: SkippedTlsChecks::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::lane::Lane;
 use super::limits::Limits;
-use super::trust::{self, CONNECT_TIMEOUT, Unchecked};
+use super::trust::{self, CONNECT_TIMEOUT, SkippedTlsChecks};
 
 /// The reason why a client cannot be made. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +95,7 @@ fn split(url: &str) -> Result<(String, String), ConnectError> {
 fn client(
     config: &kube::Config,
     origin: &str,
-    unchecked: Unchecked,
+    unchecked: SkippedTlsChecks,
 ) -> Result<kube::Client, ConnectError> {
     let failed = |problem: String| ConnectError::Client {
         url: origin.to_owned(),

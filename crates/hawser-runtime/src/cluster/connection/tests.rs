@@ -253,7 +253,7 @@ async fn every_request_to_a_server_that_does_not_answer_ends_in_time() {
         under_way.spawn(async move {
             match list.page(Call::get("/list"), REQUEST_TIMEOUT).await {
                 Ok(mut page) => page.item().await.is_err_and(|error| is_late(&error)),
-                Err(error) => matches!(error, AskError::Call(error) if is_late(&error)),
+                Err(error) => matches!(error, RequestError::Call(error) if is_late(&error)),
             }
         });
         // Whether a watch that began falls silent is for its reader to notice.

@@ -38,19 +38,22 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Checks of a server's certificate that are skipped. An authority must have signed it in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unchecked {
+pub struct SkippedTlsChecks {
     pub subject_name: bool,
     pub validity_period: bool,
 }
 
-impl Unchecked {
+impl SkippedTlsChecks {
     pub(super) fn is_nothing(self) -> bool {
         self == Self::default()
     }
 }
 
 /// A client that leaves out some checks.
-pub(super) fn client(config: &kube::Config, unchecked: Unchecked) -> Result<kube::Client, String> {
+pub(super) fn client(
+    config: &kube::Config,
+    unchecked: SkippedTlsChecks,
+) -> Result<kube::Client, String> {
     let mut roots = RootCertStore::empty();
     if let Some(given) = &config.root_cert {
         for authority in given {
@@ -64,7 +67,7 @@ pub(super) fn client(config: &kube::Config, unchecked: Unchecked) -> Result<kube
     if roots.is_empty() {
         return Err("no certificate authorities are given or installed".to_owned());
     }
-    let verifier = Lenient::new(roots, unchecked)?;
+    let verifier = LenientVerifier::new(roots, unchecked)?;
     let mut tls = (config.rustls_client_config()).map_err(|error| chain(&error))?;
     tls.dangerous().set_certificate_verifier(Arc::new(verifier));
     let mut http = HttpConnector::new();
@@ -123,16 +126,16 @@ where
 }
 
 #[derive(Debug)]
-struct Lenient {
+struct LenientVerifier {
     roots: Arc<RootCertStore>,
     /// Checks signatures.
     strict: Arc<WebPkiServerVerifier>,
     algorithms: WebPkiSupportedAlgorithms,
-    unchecked: Unchecked,
+    unchecked: SkippedTlsChecks,
 }
 
-impl Lenient {
-    fn new(roots: RootCertStore, unchecked: Unchecked) -> Result<Self, String> {
+impl LenientVerifier {
+    fn new(roots: RootCertStore, unchecked: SkippedTlsChecks) -> Result<Self, String> {
         let roots = Arc::new(roots);
         let provider = Arc::new(ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
@@ -146,7 +149,7 @@ impl Lenient {
     }
 }
 
-impl ServerCertVerifier for Lenient {
+impl ServerCertVerifier for LenientVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -237,7 +240,7 @@ mod tests {
         name: &str,
         until: i32,
         known: bool,
-        unchecked: Unchecked,
+        unchecked: SkippedTlsChecks,
         proxy: ProxyUrl,
     ) -> Option<u16> {
         let authority = authority();
@@ -290,7 +293,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_switched_off_is_not_checked_and_nothing_else() {
-        let of = |subject_name, validity_period| Unchecked {
+        let of = |subject_name, validity_period| SkippedTlsChecks {
             subject_name,
             validity_period,
         };
@@ -335,7 +338,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_same_is_checked_behind_a_proxy() {
-        let lenient = Unchecked {
+        let lenient = SkippedTlsChecks {
             subject_name: true,
             validity_period: false,
         };

@@ -27,12 +27,12 @@ pub struct EventText {
 
 /// The object of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct InvolvedObject {
     pub key: Key,
     pub uid: Option<Arc<str>>,
 }
 
-impl About {
+impl InvolvedObject {
     pub(super) fn namespace(&self) -> &str {
         self.key.namespace.as_deref().unwrap_or(CLUSTER_WIDE)
     }
@@ -40,7 +40,7 @@ impl About {
 
 /// The data of an event.
 pub(super) struct Draft<'a> {
-    pub(super) about: &'a About,
+    pub(super) about: &'a InvolvedObject,
     pub(super) text: &'a EventText,
     pub(super) counted: Counted,
     pub(super) now: Timestamp,

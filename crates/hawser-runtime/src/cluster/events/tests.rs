@@ -33,7 +33,7 @@ impl Office {
         let kind = Arc::new(Gvk::new("a.b", "v1", "Thing"));
         Note {
             connection: self.ground.kcp.clone(),
-            about: About {
+            about: InvolvedObject {
                 key: Scope::new(&Side::new("kcp"), &kind, cluster).key(Some("default"), name),
                 uid: Some("some-uid".into()),
             },
@@ -131,9 +131,9 @@ async fn any_other_failure_drops_the_event_and_no_more() {
         office.refuse(code);
         office.send(office.note("a", &format!("lost-{code}"))).await;
     }
-    let mut nowhere = office.note("a", "nowhere");
-    nowhere.connection = office.ground.kcp.at("https://127.0.0.1:1").unwrap();
-    office.send(nowhere).await;
+    let mut no_endpoint = office.note("a", "nowhere");
+    no_endpoint.connection = office.ground.kcp.at("https://127.0.0.1:1").unwrap();
+    office.send(no_endpoint).await;
     office.send(office.note("a", "thing")).await;
     let counts = Counts {
         sent: 1,

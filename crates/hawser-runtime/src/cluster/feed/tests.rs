@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::cluster::cache::{Cache, Coverage, What};
+use crate::cluster::cache::{Cache, ChangeType, Coverage};
 use crate::cluster::ground::{Ground, fault};
 use hawser_sync::{Seen, Side, Store};
 use kcp_playground::server::{Action, When};
@@ -106,13 +106,13 @@ fn plain(ground: Ground, pace: Pace) -> Fed {
 }
 
 impl Fed {
-    async fn next(&mut self) -> (String, What) {
+    async fn next(&mut self) -> (String, ChangeType) {
         let wait = timeout(SOON, self.told.recv());
         let change = wait.await.expect("nothing was told").unwrap();
         (change.key.name.to_string(), change.what)
     }
 
-    async fn told_of(&mut self, name: &str, what: What) {
+    async fn told_of(&mut self, name: &str, what: ChangeType) {
         while self.next().await != (name.to_owned(), what) {}
     }
 
@@ -134,15 +134,15 @@ async fn a_list_is_told_when_it_is_whole_and_then_every_change() {
     fed.feed.completed().await;
     let initial = BTreeSet::from([fed.next().await, fed.next().await]);
     assert!(
-        initial.contains(&("a".to_owned(), What::Initial)),
+        initial.contains(&("a".to_owned(), ChangeType::Initial)),
         "{initial:?}"
     );
     touch(&fed.ground, "a", "1").await;
-    assert_eq!(fed.next().await, ("a".to_owned(), What::Changed));
+    assert_eq!(fed.next().await, ("a".to_owned(), ChangeType::Changed));
     create(&fed.ground, "c", json!({})).await;
-    assert_eq!(fed.next().await, ("c".to_owned(), What::Changed));
+    assert_eq!(fed.next().await, ("c".to_owned(), ChangeType::Changed));
     delete(&fed.ground, "a").await;
-    assert_eq!(fed.next().await, ("a".to_owned(), What::Gone));
+    assert_eq!(fed.next().await, ("a".to_owned(), ChangeType::Gone));
     assert!(!fed.has("a") && fed.has("b") && fed.has("c"));
     assert_eq!(
         fed.feed.health(),
@@ -166,9 +166,9 @@ async fn a_server_that_streams_no_lists_is_asked_for_pages() {
         .faults()
         .add(fault("watch", "configmaps", refuse).once());
     let mut fed = plain(ground, PATIENT);
-    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    assert_eq!(fed.next().await, ("a".to_owned(), ChangeType::Initial));
     create(&fed.ground, "b", json!({})).await;
-    assert_eq!(fed.next().await, ("b".to_owned(), What::Changed));
+    assert_eq!(fed.next().await, ("b".to_owned(), ChangeType::Changed));
     let requests = fed.ground.playground.requests().since(0);
     assert!(
         requests
@@ -194,7 +194,7 @@ async fn a_watch_that_is_cut_goes_on_where_it_was_without_a_list() {
     let mut told = 0;
     while told < 10 || fed.ground.playground.faults().struck() != [1, 2] {
         create(&fed.ground, &format!("n{told}"), json!({})).await;
-        fed.told_of(&format!("n{told}"), What::Changed).await;
+        fed.told_of(&format!("n{told}"), ChangeType::Changed).await;
         told += 1;
     }
     let requests = fed.ground.playground.requests().since(0);
@@ -214,9 +214,9 @@ async fn a_watch_that_falls_silent_is_replaced() {
     let mut fed = plain(ground, QUICK);
     fed.feed.completed().await;
     create(&fed.ground, "a", json!({})).await;
-    fed.told_of("a", What::Changed).await;
+    fed.told_of("a", ChangeType::Changed).await;
     create(&fed.ground, "b", json!({})).await;
-    fed.told_of("b", What::Changed).await;
+    fed.told_of("b", ChangeType::Changed).await;
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn silence_is_the_time_since_the_server_said_anything() {
     }
     let before = Instant::now();
     create(&fed.ground, "a", json!({})).await;
-    fed.told_of("a", What::Changed).await;
+    fed.told_of("a", ChangeType::Changed).await;
     assert!(table.size().silence <= before.elapsed());
 }
 
@@ -246,14 +246,14 @@ async fn a_watch_that_is_doubted_is_replaced_long_before_its_silence_tells() {
     let untold = loop {
         let name = format!("n{number}");
         create(&fed.ground, &name, json!({})).await;
-        let told = fed.told_of(&name, What::Changed);
+        let told = fed.told_of(&name, ChangeType::Changed);
         if timeout(Duration::from_millis(300), told).await.is_err() {
             break name;
         }
         number += 1;
     };
     fed.feed.doubt();
-    fed.told_of(&untold, What::Changed).await;
+    fed.told_of(&untold, ChangeType::Changed).await;
 }
 
 #[tokio::test]
@@ -282,9 +282,9 @@ async fn a_version_that_is_no_longer_known_leads_to_a_list_that_tells_what_was_m
         .faults()
         .add(fault("watch", "configmaps", gone).once());
     delete(&fed.ground, "a").await;
-    fed.told_of("a", What::Gone).await;
+    fed.told_of("a", ChangeType::Gone).await;
     touch(&fed.ground, "b", "1").await;
-    fed.told_of("b", What::Changed).await;
+    fed.told_of("b", ChangeType::Changed).await;
     assert!(!fed.has("a"));
 }
 
@@ -311,7 +311,7 @@ async fn watches_are_spaced(action: Action) {
         }
         let name = format!("a{number}");
         create(&fed.ground, &name, json!({})).await;
-        fed.told_of(&name, What::Changed).await;
+        fed.told_of(&name, ChangeType::Changed).await;
     }
     let took = started.elapsed();
     assert!(took >= pause * 3 * 3 / 4, "four watches in {took:?}");
@@ -349,7 +349,7 @@ async fn an_older_list_than_what_was_seen_takes_nothing_back() {
     let mut fed = plain(ground, QUICK);
     fed.feed.completed().await;
     create(&fed.ground, "b", json!({})).await;
-    fed.told_of("b", What::Changed).await;
+    fed.told_of("b", ChangeType::Changed).await;
     let faults = fed.ground.playground.faults();
     let mut stale = fault("list", "configmaps", Action::StaleList(2));
     stale.times = Some(2);
@@ -360,7 +360,7 @@ async fn an_older_list_than_what_was_seen_takes_nothing_back() {
     };
     faults.add(fault("watch", "configmaps", gone).once());
     create(&fed.ground, "c", json!({})).await;
-    while fed.next().await != ("c".to_owned(), What::Changed) {
+    while fed.next().await != ("c".to_owned(), ChangeType::Changed) {
         assert!(fed.has("b"), "an older list took it away");
     }
     assert!(fed.has("b"));
@@ -388,7 +388,7 @@ async fn what_is_refused_is_said_and_tried_again() {
         .unwrap()
         .clone();
     assert!(seen.problem.as_ref().unwrap().contains("503"), "{seen:?}");
-    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    assert_eq!(fed.next().await, ("a".to_owned(), ChangeType::Initial));
     health
         .wait_for(|h| h.complete && h.problem.is_none())
         .await
@@ -407,10 +407,10 @@ async fn where_no_watch_is_allowed_lists_come_less_and_less_often_until_one_is()
     ground.playground.faults().add(refused);
     let mut fed = plain(ground, QUICK);
     fed.feed.completed().await;
-    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    assert_eq!(fed.next().await, ("a".to_owned(), ChangeType::Initial));
     for name in ["b", "c", "d", "e"] {
         create(&fed.ground, name, json!({})).await;
-        fed.told_of(name, What::Changed).await;
+        fed.told_of(name, ChangeType::Changed).await;
     }
     let health = fed.feed.health();
     assert!(
@@ -433,7 +433,7 @@ async fn where_no_watch_is_allowed_lists_come_less_and_less_often_until_one_is()
     let well = health.wait_for(|h| h.problem.is_none() && !h.forbidden);
     well.await.unwrap();
     create(&fed.ground, "f", json!({})).await;
-    fed.told_of("f", What::Changed).await;
+    fed.told_of("f", ChangeType::Changed).await;
 }
 
 #[tokio::test]
@@ -451,7 +451,7 @@ async fn only_what_carries_the_label_is_told_and_an_annotation_says_of_which_clu
     );
     fed.feed.completed().await;
     let (name, what) = fed.next().await;
-    assert_eq!((&*name, what), ("both", What::Initial));
+    assert_eq!((&*name, what), ("both", ChangeType::Initial));
     let clusters: Vec<_> = fed
         .feed
         .table()
@@ -655,9 +655,9 @@ async fn an_object_that_is_too_deep_stops_no_other_one() {
     let mut fed = things(ground, PATIENT);
     fed.feed.completed().await;
     make_thing(&fed.ground, "deep", LEVELS).await;
-    fed.told_of("deep", What::Changed).await;
+    fed.told_of("deep", ChangeType::Changed).await;
     make_thing(&fed.ground, "other", 3).await;
-    fed.told_of("other", What::Changed).await;
+    fed.told_of("other", ChangeType::Changed).await;
     assert_eq!(
         (fed.is_whole("deep"), fed.is_whole("other")),
         (Some(false), Some(true))
@@ -668,13 +668,13 @@ async fn an_object_that_is_too_deep_stops_no_other_one() {
     let flat = json!({"spec": null});
     let patch = Call::merge_patch(format!("{THINGS}/deep"), &flat);
     fed.ground.service.ask(patch).await.unwrap();
-    fed.told_of("deep", What::Changed).await;
+    fed.told_of("deep", ChangeType::Changed).await;
     assert_eq!(fed.is_whole("deep"), Some(true));
     make_thing(&fed.ground, "second", LEVELS).await;
-    fed.told_of("second", What::Changed).await;
+    fed.told_of("second", ChangeType::Changed).await;
     let gone = Call::delete(format!("{THINGS}/second"), &json!({}));
     assert!(fed.ground.service.call(gone).await.unwrap().is_success());
-    fed.told_of("second", What::Gone).await;
+    fed.told_of("second", ChangeType::Gone).await;
     assert_eq!(
         (fed.is_whole("second"), fed.feed.table().size().fragments),
         (None, 0)
@@ -761,7 +761,7 @@ async fn a_watch_that_ends_with_an_error_goes_on_where_it_was_without_a_list() {
     };
     while told < 5 || watches(&fed) < 3 {
         create(&fed.ground, &format!("n{told}"), json!({})).await;
-        fed.told_of(&format!("n{told}"), What::Changed).await;
+        fed.told_of(&format!("n{told}"), ChangeType::Changed).await;
         told += 1;
     }
     let requests = fed.ground.playground.requests().since(0);

@@ -358,7 +358,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
                     let id = u32::try_from(id).expect("slots are numbered in 32 bits");
                     slot.failures = 0;
                     self.delayed.remove(&(*at, id));
-                    self.line_up(id, now);
+                    self.enqueue(id, now);
                 }
                 KeyState::Delayed(_) | KeyState::Ready(_) => {}
             }
@@ -472,7 +472,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             .expect("only occupied slots are settled");
         slot.urgency = due.urgency;
         if due.at <= now {
-            self.line_up(id, due.at);
+            self.enqueue(id, due.at);
         } else {
             slot.state = KeyState::Delayed(due.at);
             self.delayed.insert((due.at, id));
@@ -486,7 +486,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
                 return;
             }
             self.delayed.remove(&(at, id));
-            self.line_up(id, at);
+            self.enqueue(id, at);
         }
     }
 
@@ -511,7 +511,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         }
     }
 
-    fn line_up(&mut self, id: u32, ready: Duration) {
+    fn enqueue(&mut self, id: u32, ready: Duration) {
         let slot = self.slots[id as usize]
             .as_mut()
             .expect("only occupied slots become ready");

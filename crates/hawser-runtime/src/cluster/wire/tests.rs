@@ -193,9 +193,9 @@ async fn what_stands_in_the_way_of_a_creation_is_told_apart() {
     wired.made(&config("a"), json!({})).await;
     let again = wired.create(&config("a"), json!({})).await;
     assert_eq!(again, Answer::Failed(Failure::AlreadyExists));
-    let nowhere = key("ConfigMap", Some("missing"), "a");
+    let no_endpoint = key("ConfigMap", Some("missing"), "a");
     assert_eq!(
-        wired.create(&nowhere, json!({})).await,
+        wired.create(&no_endpoint, json!({})).await,
         Answer::Failed(Failure::NotFound)
     );
     let wrong = wired.create(&config("Not-A-Name"), json!({})).await;

@@ -56,14 +56,14 @@ pub const SECONDS: &[f64] = &[
 ];
 
 /// One metric with all sets of values of its labels.
-pub struct Family<N> {
+pub struct MetricFamily<N> {
     name: Name,
     series: RwLock<Vec<(Vec<String>, Arc<N>)>>,
 }
 
 // === impl Family ===
 
-impl<N: Number> Family<N> {
+impl<N: Number> MetricFamily<N> {
     pub fn new(name: Name) -> Self {
         let family = Self::unused(name);
         if name.labels.is_empty() {

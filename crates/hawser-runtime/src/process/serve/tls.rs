@@ -71,13 +71,17 @@ impl Bound {
     ) {
         self.each(stop, |stream| {
             let acceptor = TlsAcceptor::from(Arc::clone(&config.borrow()));
-            converse(stream, acceptor, Arc::clone(&endpoint))
+            serve_connection(stream, acceptor, Arc::clone(&endpoint))
         })
         .await;
     }
 }
 
-async fn converse(stream: TcpStream, acceptor: TlsAcceptor, endpoint: Arc<dyn HttpsEndpoint>) {
+async fn serve_connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    endpoint: Arc<dyn HttpsEndpoint>,
+) {
     let shaken = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await;
     let stream = match shaken {
         Ok(Ok(stream)) => stream,

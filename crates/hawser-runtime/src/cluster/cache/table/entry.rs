@@ -29,7 +29,7 @@ pub(super) struct Entry {
     /// The positions by the labels that were looked for.
     pub(super) labelled: Box<[Labelled]>,
     pub(super) body: Body,
-    pub(super) extent: Extent,
+    pub(super) extent: Completeness,
     /// The bytes that are counted for its cluster.
     pub(super) charge: usize,
     /// The body has been read: it stays whole.
@@ -40,7 +40,7 @@ pub(super) struct Entry {
 
 /// The part of an object that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum Completeness {
     Whole,
     /// Everything that can be read of it.
     Fragment,
@@ -58,16 +58,19 @@ impl Entry {
     /// Notes that the object is used; returns whether its body is there.
     pub(super) fn ask(&self) -> bool {
         self.asked.store(true, Ordering::Relaxed);
-        self.extent != Extent::Cut
+        self.extent != Completeness::Cut
     }
 
     pub(super) fn is_left_out(&self) -> bool {
-        matches!(self.extent, Extent::LeftOut { .. } | Extent::Hidden)
+        matches!(
+            self.extent,
+            Completeness::LeftOut { .. } | Completeness::Hidden
+        )
     }
 
     /// Reduces the object to its identity and labels.
     pub(super) fn shrink(&mut self) {
-        if self.extent != Extent::Whole || self.asked.load(Ordering::Relaxed) {
+        if self.extent != Completeness::Whole || self.asked.load(Ordering::Relaxed) {
             return;
         }
         let Some(object) = self.object() else {
@@ -76,7 +79,7 @@ impl Entry {
         if let Ok(body) = serde_json::to_vec(object.left_out().as_value()) {
             self.charge = charge(body.len(), &object);
             self.body = Body::plain(body);
-            self.extent = Extent::Cut;
+            self.extent = Completeness::Cut;
         }
     }
 
@@ -84,9 +87,11 @@ impl Entry {
     pub(super) fn object(&self) -> Option<Arc<Object>> {
         let value: Value = serde_json::from_slice(&self.body.text()).ok()?;
         let object = match self.extent {
-            Extent::Whole | Extent::Cut => Object::new(value).ok()?,
-            Extent::Fragment => Object::fragment(value).ok()?,
-            Extent::LeftOut { .. } | Extent::Hidden => Object::new(value).ok()?.left_out(),
+            Completeness::Whole | Completeness::Cut => Object::new(value).ok()?,
+            Completeness::Fragment => Object::fragment(value).ok()?,
+            Completeness::LeftOut { .. } | Completeness::Hidden => {
+                Object::new(value).ok()?.left_out()
+            }
         };
         Some(object.into())
     }

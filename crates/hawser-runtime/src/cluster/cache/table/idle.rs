@@ -6,13 +6,13 @@ use hawser_sync::Key;
 
 /// Objects that have not been read, in the order in which they arrived.
 #[derive(Default)]
-pub(super) struct Idle {
+pub(super) struct UnreadObjects {
     order: VecDeque<(Key, usize)>,
     known: HashMap<Key, usize>,
     pub(super) bytes: usize,
 }
 
-impl Idle {
+impl UnreadObjects {
     pub(super) fn push(&mut self, key: &Key, bytes: usize) {
         let known = self.known.get(key).copied().unwrap_or_default();
         // What grows counts anew: only the sum of all that is queued is a bound.

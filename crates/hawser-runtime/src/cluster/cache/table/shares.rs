@@ -7,14 +7,14 @@ use std::sync::Arc;
 use hawser_sync::{Fingerprint, Key};
 use kube_lang::object::Object;
 
-use super::entry::{Entry, Extent, charge};
+use super::entry::{Completeness, Entry, charge};
 
 /// The most bytes of identity and labels of an object that is left out, with their index.
 const IDENTITY: usize = 16 << 10;
 
 /// The bytes of each cluster. Without a limit, nothing is counted.
 #[derive(Default)]
-pub(super) struct Shares {
+pub(super) struct ClusterBudgets {
     most: Option<usize>,
     clusters: HashMap<Arc<str>, Share>,
     left_out: usize,
@@ -29,14 +29,14 @@ struct Share {
 }
 
 /// The parts of an object that the table keeps.
-pub(super) struct Kept {
+pub(super) struct StoredParts {
     pub(super) fingerprint: Fingerprint,
     pub(super) text: Vec<u8>,
-    pub(super) extent: Extent,
+    pub(super) extent: Completeness,
     pub(super) charge: usize,
 }
 
-impl Shares {
+impl ClusterBudgets {
     pub(super) fn new(most: Option<usize>) -> Self {
         Self {
             most,
@@ -45,16 +45,16 @@ impl Shares {
     }
 
     /// Decides which parts of an object are kept; `before` are the bytes that count for it so far.
-    pub(super) fn keep(&self, key: &Key, object: &Object, before: usize) -> Kept {
+    pub(super) fn keep(&self, key: &Key, object: &Object, before: usize) -> StoredParts {
         let (fingerprint, text) = Fingerprint::with_text(object);
         let bytes = charge(text.len(), object);
         if self.fits(key, before, bytes) {
             let extent = if object.is_fragment() {
-                Extent::Fragment
+                Completeness::Fragment
             } else {
-                Extent::Whole
+                Completeness::Whole
             };
-            return Kept {
+            return StoredParts {
                 fingerprint,
                 text,
                 extent,
@@ -62,15 +62,15 @@ impl Shares {
             };
         }
         let (fingerprint, mut text) = Fingerprint::with_text(&object.left_out());
-        let mut extent = Extent::LeftOut { bytes };
+        let mut extent = Completeness::LeftOut { bytes };
         let mut kept = charge(text.len(), object);
         if kept > IDENTITY {
             let name = Object::empty(&key.kind, key.namespace.as_deref(), &key.name);
             text = Fingerprint::with_text(&name).1;
             kept = text.len();
-            extent = Extent::Hidden;
+            extent = Completeness::Hidden;
         }
-        Kept {
+        StoredParts {
             fingerprint,
             // Its copy may still be as large as it was when it was kept.
             charge: before.max(kept),
@@ -83,9 +83,9 @@ impl Shares {
     /// to be read, and so has one of which not even the labels are kept.
     pub(super) fn settles(&self, key: &Key, entry: &Entry) -> bool {
         match entry.extent {
-            Extent::Whole | Extent::Fragment | Extent::Cut => true,
-            Extent::LeftOut { bytes } => !self.fits(key, entry.charge, bytes),
-            Extent::Hidden => false,
+            Completeness::Whole | Completeness::Fragment | Completeness::Cut => true,
+            Completeness::LeftOut { bytes } => !self.fits(key, entry.charge, bytes),
+            Completeness::Hidden => false,
         }
     }
 
@@ -110,7 +110,7 @@ impl Shares {
             let share = self.clusters.entry(Arc::clone(&key.cluster)).or_default();
             share.objects += 1;
             share.bytes += entry.charge;
-            share.hidden += usize::from(entry.extent == Extent::Hidden);
+            share.hidden += usize::from(entry.extent == Completeness::Hidden);
         }
     }
 
@@ -121,7 +121,7 @@ impl Shares {
         };
         share.objects -= 1;
         share.bytes -= entry.charge;
-        share.hidden -= usize::from(entry.extent == Extent::Hidden);
+        share.hidden -= usize::from(entry.extent == Completeness::Hidden);
         if share.objects == 0 {
             self.clusters.remove(&key.cluster);
         }

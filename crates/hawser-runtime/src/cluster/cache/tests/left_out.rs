@@ -160,7 +160,7 @@ fn nothing_of_what_is_left_out_is_gone() {
     ];
     let gone = shelf.replace(&list, 3);
     assert_eq!(gone.len(), 2, "both are told as they come: {gone:?}");
-    assert!(gone.iter().all(|change| change.what == What::Changed));
+    assert!(gone.iter().all(|change| change.what == ChangeType::Changed));
     assert!(shelf.is_left_out("large"));
     // Of one with so many labels not even these are kept: it may have any label, and is read.
     assert_eq!(shelf.cache.get(&shelf.key("hidden")), Seen::Unknown);

@@ -4,15 +4,15 @@ use super::*;
 use hawser_sync::{Scope, Side};
 use kube_lang::object::Gvk;
 
-fn about(namespace: Option<&str>, name: &str) -> About {
+fn about(namespace: Option<&str>, name: &str) -> InvolvedObject {
     let kind = Arc::new(Gvk::new("a.b", "v1", "Thing"));
-    About {
+    InvolvedObject {
         key: Scope::new(&Side::new("kcp"), &kind, "cluster").key(namespace, name),
         uid: Some("uid-1".into()),
     }
 }
 
-fn event(about: &About, first: Duration) -> Value {
+fn event(about: &InvolvedObject, first: Duration) -> Value {
     let text = EventText {
         component: "some-agent".into(),
         kind: "Warning",

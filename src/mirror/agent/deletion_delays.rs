@@ -16,11 +16,11 @@ const MANY: usize = 5;
 
 /// The times at which the owner's objects of one kind vanished.
 #[derive(Debug, Default)]
-pub struct Settling {
+pub struct DeletionDelays {
     vanished: VecDeque<Duration>,
 }
 
-impl Settling {
+impl DeletionDelays {
     pub fn vanished(&mut self, now: Duration) {
         self.forget(now);
         self.vanished.push_back(now);
@@ -56,26 +56,29 @@ mod tests {
 
     #[test]
     fn one_of_many_waits_a_moment() {
-        let mut settling = Settling::default();
-        settling.vanished(at(0));
-        assert_eq!(settling.wait(Some(at(0)), at(50), 9), Some(at(200)));
-        assert_eq!(settling.wait(Some(at(0)), at(250), 9), None);
-        assert_eq!(settling.wait(None, at(50), 9), None);
+        let mut deletion_delays = DeletionDelays::default();
+        deletion_delays.vanished(at(0));
+        assert_eq!(deletion_delays.wait(Some(at(0)), at(50), 9), Some(at(200)));
+        assert_eq!(deletion_delays.wait(Some(at(0)), at(250), 9), None);
+        assert_eq!(deletion_delays.wait(None, at(50), 9), None);
     }
 
     #[test]
     fn where_most_of_them_went_together_they_wait_until_it_is_known_why() {
-        let mut settling = Settling::default();
+        let mut deletion_delays = DeletionDelays::default();
         for n in 0..5 {
-            settling.vanished(at(n));
+            deletion_delays.vanished(at(n));
         }
-        assert_eq!(settling.wait(Some(at(0)), at(1000), 4), Some(at(3004)));
         assert_eq!(
-            settling.wait(Some(at(0)), at(1000), 5),
+            deletion_delays.wait(Some(at(0)), at(1000), 4),
+            Some(at(3004))
+        );
+        assert_eq!(
+            deletion_delays.wait(Some(at(0)), at(1000), 5),
             None,
             "most are still there"
         );
-        assert_eq!(settling.wait(None, at(1000), 0), Some(at(3004)));
-        assert_eq!(settling.wait(Some(at(0)), at(4004), 0), None);
+        assert_eq!(deletion_delays.wait(None, at(1000), 0), Some(at(3004)));
+        assert_eq!(deletion_delays.wait(Some(at(0)), at(4004), 0), None);
     }
 }
