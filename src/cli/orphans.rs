@@ -150,6 +150,17 @@ fn listed(found: &Found) -> String {
         workspaces.len(),
         found.bound
     );
+    if !found.adopted.is_empty() {
+        for copy in &found.adopted {
+            text.push_str(&line(copy));
+            text.push('\n');
+        }
+        let _ = writeln!(
+            text,
+            "{} adopted objects are not removed, because of spec.safety.adoptedOnDelete",
+            found.adopted.len()
+        );
+    }
     if !found.without_state.is_empty() {
         for copy in &found.without_state {
             text.push_str(&line(copy));

@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::options::AgentOptions;
 use super::process::{AgentError, Connections};
@@ -19,6 +21,7 @@ use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{RelatedEnds, binding_kind};
 use crate::publish::rules::Sides;
+use crate::publish::types::AdoptedOnDelete;
 use hawser_runtime::cluster::connection::{
     Call, CallError, ConnectError, Connection, REQUEST_TIMEOUT, RequestError,
 };
@@ -33,6 +36,8 @@ use kube_lang::object::{Gvk, Object};
 
 /// The page size of lists.
 const PAGE: usize = 500;
+/// The bindings are read again before a deletion if they were read longer ago than this.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// The reason why orphans cannot be determined.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +95,9 @@ pub struct Found {
     /// Copies without a state in workspaces that bind the API: their objects are gone, or a copy was duplicated with
     /// its labels. They are listed and never removed.
     pub without_state: Vec<Orphan>,
+    /// Adopted objects of workspaces that have left, which the policy leaves where they are. They are listed and never
+    /// removed, and their states stay.
+    pub adopted: Vec<Orphan>,
     /// The number of workspaces that bind the API.
     pub bound: usize,
 }
@@ -130,8 +138,12 @@ impl Search {
         let has_left = |cluster: &str| !bound.contains(cluster) && is_asked(cluster);
         let told: BTreeSet<_> = states.iter().map(|(_, state)| whose(state)).collect();
         let (mut orphans, mut without_state) = (Vec::new(), Vec::new());
-        for (whose, copy) in copies {
-            if has_left(&copy.workspace) {
+        let (mut adopted, mut kept) = (Vec::new(), BTreeSet::new());
+        for (whose, copy, is_released) in copies {
+            if has_left(&copy.workspace) && is_released {
+                kept.insert(whose);
+                adopted.push(copy);
+            } else if has_left(&copy.workspace) {
                 orphans.push(copy);
             } else if is_asked(&copy.workspace) && !told.contains(&whose) {
                 without_state.push(copy);
@@ -139,7 +151,7 @@ impl Search {
         }
         without_state.sort();
         for (workspace, state) in states {
-            if has_left(&workspace) {
+            if has_left(&workspace) && !kept.contains(&whose(&state)) {
                 orphans.extend(self.recorded_copies(&workspace, &state).await?);
                 let path = collection(&secret_kind(), state.namespace(), "secrets");
                 orphans.push(orphan(Sort::State, workspace, &path, &state));
@@ -148,9 +160,11 @@ impl Search {
         orphans.sort();
         // Several objects may have led to one related copy.
         orphans.dedup_by(|a, b| a.path == b.path);
+        adopted.sort();
         Ok(Found {
             orphans,
             without_state,
+            adopted,
             bound: bound.len(),
         })
     }
@@ -163,7 +177,13 @@ impl Search {
         mut told: impl FnMut(&Orphan, &Removal),
     ) -> Result<(), OrphansError> {
         let mut spared = self.bound().await?;
+        let mut read = Instant::now();
         for orphan in orphans {
+            // Deletions take their time, and a workspace may bind the API again meanwhile.
+            if read.elapsed() > FRESH {
+                spared.extend(self.bound().await?);
+                read = Instant::now();
+            }
             let removal = if spared.contains(&orphan.workspace) {
                 Removal::Left
             } else {
@@ -225,21 +245,24 @@ impl Search {
         Ok(bound)
     }
 
-    /// The copies of all published kinds.
-    async fn copies(&self) -> Result<Vec<(OwnerLabels, Orphan)>, OrphansError> {
+    /// The copies of all published kinds, and whether the policy leaves them where they are.
+    async fn copies(&self) -> Result<Vec<(OwnerLabels, Orphan, bool)>, OrphansError> {
         let service = &self.planes.service;
         let discovery = Discovery::new(service.clone());
         let kind = Gvk::new("syncagent.kcp.io", "v1alpha1", "PublishedResource");
-        let mut kinds = BTreeSet::new();
+        let mut kinds = BTreeMap::new();
         for published in list(service, &kind, PUBLISHED_RESOURCES, "").await? {
             let what = format!("the PublishedResource {}", published.name());
             let manifest = Manifest::read(published.as_value());
             let manifest = manifest.map_err(|_| OrphansError::NoObject { what })?;
             let resource = &manifest.spec.resource;
-            kinds.insert((resource.api_group.clone(), resource.kind.clone()));
+            let policy = manifest.spec.safety().adopted_on_delete;
+            let releases = policy.unwrap_or_default() == AdoptedOnDelete::Release;
+            let kind = (resource.api_group.clone(), resource.kind.clone());
+            *kinds.entry(kind).or_default() |= releases;
         }
         let mut copies = Vec::new();
-        for (group, name) in kinds {
+        for ((group, name), releases) in kinds {
             let kind = discovery.kind(&group, &name).await?;
             let not_served = || OrphansError::NotServed {
                 group: group.clone(),
@@ -251,7 +274,9 @@ impl Search {
             for copy in list(service, &gvk, &path, &self.of_agent(marks::CLUSTER)).await? {
                 if let Some(Remote { cluster, .. }) = Remote::read(&copy) {
                     let path = collection(&gvk, copy.namespace(), &kind.plural);
-                    copies.push((whose(&copy), orphan(Sort::Copy, cluster, &path, &copy)));
+                    let is_released: bool = releases && copy.annotation(marks::ADOPTED).is_some();
+                    let found = orphan(Sort::Copy, cluster, &path, &copy);
+                    copies.push((whose(&copy), found, is_released));
                 }
             }
         }
