@@ -1,7 +1,7 @@
 //! The publish dialect: an API of the service cluster, offered in kcp workspaces.
 //!
 //! Everything in here but [`agent`] knows no client, clock or file: types, names, marks, the format of the memory,
-//! projected types. Passes share one table behind a lock, the claims of [`related::Ledger`].
+//! projected types. Passes share one table behind a lock, the claims of [`related::ClaimIndex`].
 
 pub mod advice;
 pub mod agent;

@@ -1,7 +1,7 @@
 //! Phase three: create the copy, or adopt the object in its place.
 //!
 //! The state is remembered before the copy is created, so that a copy never exists without one. An object that exists
-//! already is read live before anything is decided about it.
+//! already is read live before it is adopted.
 
 use std::sync::Arc;
 

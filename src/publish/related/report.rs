@@ -34,9 +34,10 @@ pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> 
         let Some(identity) = Identity::read(&link.id) else {
             continue;
         };
+        // A contested copy and one that is stored otherwise take turns, and both are there.
         let here = matches!(
             code,
-            Code::InStep | Code::StatusNotServed | Code::StoredOtherwise
+            Code::InStep | Code::StatusNotServed | Code::StoredOtherwise | Code::Contested
         );
         if identity.origin == Origin::Kcp || !here {
             continue;

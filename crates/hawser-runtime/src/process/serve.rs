@@ -1,6 +1,6 @@
 //! Two small HTTP servers for operators: metrics and probes.
 //!
-//! Knows addresses in Go's syntax, pages and their limits. [`Metrics`] and [`Health`] provide the content of the pages.
+//! Knows addresses in Go's syntax, pages and their limits. [`MetricsPage`] and [`Health`] provide the content of the pages.
 
 use std::convert::Infallible;
 use std::io;

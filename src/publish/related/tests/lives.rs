@@ -222,6 +222,48 @@ fn with_the_object_go_the_copies_that_are_to_go() {
     }
 }
 
+/// A pass whose related links end with a reason that a server or another writer causes.
+struct EndsWith<'a>(Front<'a>, Code);
+
+impl Dialect for EndsWith<'_> {
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
+        self.0.subject(view)
+    }
+
+    fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
+        let mut outcomes = outcomes.to_vec();
+        for outcome in &mut outcomes {
+            if *outcome.link.0 != *PRIMARY {
+                outcome.reason = self.1.into();
+            }
+        }
+        self.0.report(subject, &outcomes, view)
+    }
+}
+
+#[test]
+fn a_copy_that_another_writer_changes_is_still_told_to_the_consumer() {
+    let stage = Stage::new(both_ways());
+    stage.put(&stage.secret("kcp", C, "default", "u"), "x");
+    stage.put(&stage.secret("service", "", C, "d"), "x");
+    stage.create(C, "a", json!({"up": "u", "down": "d"}));
+    stage.rest(C, "a");
+    let told = stage.annotations(C, "a");
+    for (code, stays) in [
+        (Code::StoredOtherwise, true),
+        (Code::Contested, true),
+        (Code::AdoptionRefused, false),
+    ] {
+        let rules = stage.rules(C, "a");
+        let front = Front {
+            stage: &stage,
+            rules,
+        };
+        stage.hands.pass_of(&EndsWith(front, code));
+        assert_eq!(stage.annotations(C, "a") == told, stays, "{code:?}");
+    }
+}
+
 #[test]
 fn what_travels_with_an_object_stays_while_that_or_its_copy_is_too_deep() {
     for kind in ["RemoteThing", "Thing"] {

@@ -519,6 +519,8 @@ async fn a_workspace_that_binds_again_while_orphans_are_removed_keeps_its_own(
     world: &World,
 ) -> Result<()> {
     let stage = world.stage(json!({})).await?;
+    // Without any binding the slice has no endpoint.
+    world.team("stays").await?;
     let mut teams = vec![stage.team.clone(), world.team("other").await?];
     for team in &teams {
         team.make(&stage.kind, "lamp", json!({"size": 1})).await;
@@ -568,6 +570,8 @@ async fn an_adopted_object_that_is_to_be_released_is_no_orphan(world: &World) ->
     let naming = json!({"namespace": "default", "name": "{{ .Object.metadata.name }}"});
     let more = json!({"naming": naming, "safety": {"adoptedOnDelete": "Release"}});
     let stage = world.stage(more).await?;
+    // Without any binding the slice has no endpoint.
+    world.team("stays").await?;
     let (theirs, ours) = (unique("theirs"), unique("ours"));
     let provided = stage.kind.object(&theirs, json!({"size": 1}));
     let at = stage.kind.within("default");

@@ -11,6 +11,9 @@ use super::{await_held, entry, held, put};
 on_both_grounds!(
     what_owners_write_of_originals_on_the_service_cluster_leads_to_whole_lives,
     what_owners_write_of_originals_in_workspaces_leads_to_whole_lives,
+);
+
+on_our_ground!(
     what_owners_write_in_handlebars_of_originals_in_workspaces_leads_to_whole_lives,
     what_owners_write_in_handlebars_of_originals_on_the_service_cluster_leads_to_whole_lives,
 );
