@@ -13,15 +13,21 @@ on_both_grounds!(
     what_owners_write_of_originals_in_workspaces_leads_to_whole_lives,
 );
 
+on_our_ground!(
+    what_owners_write_in_handlebars_of_originals_in_workspaces_leads_to_whole_lives,
+    what_owners_write_in_handlebars_of_originals_on_the_service_cluster_leads_to_whole_lives,
+);
+
 on_the_playground!(
     what_owners_write_of_originals_on_the_service_cluster_leads_to_whole_lives,
     what_owners_write_of_originals_in_workspaces_leads_to_whole_lives,
-    what_owners_write_in_handlebars_leads_to_whole_lives,
+    what_owners_write_in_handlebars_of_originals_in_workspaces_leads_to_whole_lives,
+    what_owners_write_in_handlebars_of_originals_on_the_service_cluster_leads_to_whole_lives,
     a_namespace_that_has_words_of_consumers_in_it_is_open_where_the_owner_lists_it,
 );
 
 /// Namespaces by templates: `F` is one of the owner's, `H` that of the workspace's copies.
-const NAMESPACES: [(&str, &str); 14] = [
+const NAMESPACES: [(&str, &str); 15] = [
     (
         "F",
         "{{ if eq .Side \"kcp\" }}{{ .Object.metadata.namespace }}{{ else }}F{{ end }}",
@@ -63,6 +69,10 @@ const NAMESPACES: [(&str, &str); 14] = [
         "{{ define \"ns\" }}{{ if eq .Side \"kcp\" }}{{ .Object.metadata.namespace }}{{ else }}F{{ end }}{{ end }}{{ template \"ns\" . }}",
     ),
     ("H", "{{ .Object.metadata.namespace }}"),
+    (
+        "H-F",
+        "{{ if eq .Side \"kcp\" }}default{{ else }}{{ .Object.metadata.namespace }}-F{{ end }}",
+    ),
     (
         "H",
         "{{ if eq .Side \"kcp\" }}default{{ else }}{{ .ClusterName }}{{ end }}",
@@ -106,7 +116,7 @@ const NAMES: [(&str, &str, &str); 5] = [
     ),
 ];
 
-const HANDLEBARS: [(&str, &str); 4] = [
+const HANDLEBARS: [(&str, &str); 5] = [
     (
         "F",
         "{{#if (eq Side \"kcp\")}}{{Object.metadata.namespace}}{{else}}F{{/if}}",
@@ -123,6 +133,10 @@ const HANDLEBARS: [(&str, &str); 4] = [
         "F-H",
         "{{#if (eq Side \"kcp\")}}default{{else}}F-{{lower ClusterName}}{{/if}}",
     ),
+    (
+        "H-F",
+        "{{#if (eq Side \"kcp\")}}default{{else}}{{Object.metadata.namespace}}-F{{/if}}",
+    ),
 ];
 
 async fn what_owners_write_of_originals_on_the_service_cluster_leads_to_whole_lives(
@@ -137,8 +151,16 @@ async fn what_owners_write_of_originals_in_workspaces_leads_to_whole_lives(
     lives(world, Origin::Kcp, &NAMESPACES, &NAMES, "Go").await
 }
 
-async fn what_owners_write_in_handlebars_leads_to_whole_lives(world: &World) -> Result<()> {
+async fn what_owners_write_in_handlebars_of_originals_in_workspaces_leads_to_whole_lives(
+    world: &World,
+) -> Result<()> {
     lives(world, Origin::Kcp, &HANDLEBARS, &[], "Handlebars").await
+}
+
+async fn what_owners_write_in_handlebars_of_originals_on_the_service_cluster_leads_to_whole_lives(
+    world: &World,
+) -> Result<()> {
+    lives(world, Origin::Service, &HANDLEBARS, &[], "Handlebars").await
 }
 
 /// Originals that are made late, change, go and come back, and an object that goes with all of them there.
