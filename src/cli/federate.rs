@@ -120,7 +120,7 @@ pub(super) struct FederateArgs {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     wildcard_overrides: bool,
 
-    /// Set the annotations of templates in copies, beside those that the copies have
+    /// Copy the annotations of templates to the copies, in addition to those that the copies have
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     federate_annotations: bool,

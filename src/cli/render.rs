@@ -107,9 +107,9 @@ enum Piece {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TemplateLanguage {
-    /// As in naming and related objects
+    /// Go's text/template, as in naming and related objects
     Go,
-    /// As in mutations: values are escaped for HTML
+    /// Go's html/template, as in mutations: values are escaped for HTML
     Html,
     Handlebars,
 }

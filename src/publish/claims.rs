@@ -155,8 +155,8 @@ pub enum ClaimProblem {
     )]
     OtherIdentity { claim: Claim, there: String },
     #[error(
-        "kcp does not take a claim on {claim}; it is omitted: correct group and resource, or set \
-         identityHash to the identity in the status of the APIExport that it comes from ({why})"
+        "kcp does not take a claim on {claim}; it is omitted: correct its group and resource, or set \
+         identityHash to the status.identityHash of the APIExport that provides the resource ({why})"
     )]
     NotTaken { claim: Claim, why: String },
 }

@@ -84,7 +84,7 @@ pub struct CrdVersion {
     pub selectable_fields: Vec<Box<RawValue>>,
 }
 
-/// The schema of a version, its only field.
+/// The `schema` of a CRD version, of which `openAPIV3Schema` is the only field.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CrdSchema {
     #[serde(rename = "openAPIV3Schema")]

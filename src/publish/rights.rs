@@ -33,7 +33,7 @@ pub struct Right {
     pub namespace: Option<String>,
     pub resource: RightResource,
     pub verb: &'static str,
-    /// The function that is missing without the right.
+    /// What does not work without the right.
     pub purpose: String,
 }
 
@@ -329,7 +329,7 @@ fn copied() -> [(&'static str, &'static str); 6] {
         ("patch", "no change is copied"),
         (
             "delete",
-            "copies of deleted objects stay, and so do the objects",
+            "when an object is deleted, its copy stays, and its deletion does not complete",
         ),
     ]
 }

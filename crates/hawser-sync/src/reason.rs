@@ -101,12 +101,12 @@ codes! {
     WaitingForNamespace: Waiting, "the namespace of the copy is being deleted";
     Held: Waiting, "the deletion waits for approval";
     Paused: Waiting, "a pause holds the changes";
-    WaitingForOthers: Waiting, "other objects of the same subject have to be synced first";
+    WaitingForOthers: Waiting, "the object that it belongs to, or a related object, has to be processed first";
     SourceNotQuiet: Waiting, "the object was changed a moment ago";
     NotSeen: Retry, "the current state could not be read";
     NoAnswer: Retry, "a server did not answer";
     TooManyChanges: Retry, "the objects change faster than they can be compared";
-    StoredOtherwise: Retry, "the server stored other values than those written";
+    StoredOtherwise: Retry, "the server stored values that differ from those written";
     NameConflict: Refused, "the existing object of this name belongs to another object";
     AdoptionRefused: Refused, "an object of this name already exists and may not be adopted";
     NameInvalid: Refused, "the name derived for the copy is invalid";

@@ -56,7 +56,7 @@ pub(super) struct FederateObjectArgs {
     )]
     output: String,
 
-    /// Enable the type if it is not
+    /// Enable the type for federation if it is not enabled yet
     #[arg(short = 't', long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_type: bool,

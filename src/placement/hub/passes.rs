@@ -274,7 +274,7 @@ impl HubController {
                 .cycle(began.elapsed(), decided.is_err(), is_again);
             let round = decided.map_err(|problem| HubPassError::Failed(problem.to_string()))?;
             if let Some(problem) = &round.problem {
-                warn!(placement = %id.name, problem, "an override is left out");
+                warn!(placement = %id.name, problem, "an override is not applied");
             }
             if round.stages.is_empty() {
                 let (bindings, works) = (known.bindings.all(), known.works.all());

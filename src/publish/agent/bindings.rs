@@ -13,7 +13,7 @@ pub enum Binding {
     Gone,
 }
 
-/// The consequence for the workspace.
+/// What a change of a binding means for its workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingChange {
     Same,

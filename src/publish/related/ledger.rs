@@ -19,7 +19,7 @@ pub struct ClaimOwner {
     pub cluster: Arc<str>,
 }
 
-/// A claim on an object: that it exists, as a copy does, or that it is an original.
+/// A claim on an object, either as a copy or as an original.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectClaim {
     key: Key,

@@ -61,7 +61,7 @@ impl<D: Dialect> PassClient<'_, D> {
         let sent = tokio::select! {
             biased;
             () = self.work.given_up() => {
-                let why = "no answer in time, and others wait for the worker".to_owned();
+                let why = "no answer in time; given up because other objects wait for the worker".to_owned();
                 let answer = Answer::Failed(Failure::Unavailable(why));
                 let changes = client.cache.learn(request, &answer);
                 Ok((answer, changes))

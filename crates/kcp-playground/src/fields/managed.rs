@@ -27,7 +27,7 @@ pub(crate) struct Manager {
     pub subresource: String,
 }
 
-/// The fields of one manager, in the words of one version.
+/// The fields of one manager, as paths in one API version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owned {
     pub api_version: String,

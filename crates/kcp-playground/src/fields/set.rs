@@ -140,7 +140,7 @@ impl Set {
         both
     }
 
-    /// Without the paths of the other; what is below of them stays.
+    /// This set without the paths of `other`; paths below those stay.
     #[must_use]
     pub(crate) fn difference(&self, other: &Self) -> Self {
         let mut left = self.clone();

@@ -166,7 +166,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Who writes, if the client says so.
+    /// The value of `fieldManager`, or an empty text if the client did not set it.
     pub(super) fn field_manager(&self, options: &str) -> Result<&str, Status> {
         let manager = self.get("fieldManager").unwrap_or_default();
         let mut errors = Vec::new();

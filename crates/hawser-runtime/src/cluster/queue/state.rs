@@ -50,8 +50,9 @@ pub struct QueueState {
     pub oldest: Duration,
     /// Keys that run.
     pub busy: usize,
-    /// The time for which they have been running, in total and the longest.
+    /// The sum of the times for which the busy keys have been running.
     pub unfinished: Duration,
+    /// The longest of these times.
     pub longest: Duration,
     /// The number of times that a key became ready; adding a ready key again does not count.
     pub adds: u64,
