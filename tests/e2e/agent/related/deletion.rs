@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::{Value, json};
-use testbed::eventually;
+use testbed::{eventually, unique};
 
 use super::super::SOON;
 use super::super::pause::{annotations, await_told, size_of_copy, soon};
@@ -26,6 +26,7 @@ on_the_playground!(
     an_entry_that_is_removed_is_cleaned_up_for_what_left_the_filter_too,
     originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they_show_again,
     what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word,
+    an_adopted_object_that_is_to_be_released_is_no_orphan,
 );
 
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
@@ -510,6 +511,43 @@ async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
             .is_some(),
         "{said}"
     );
+    Ok(())
+}
+
+/// The option that removes all orphans of these workspaces.
+fn confirmation(list: &str, workspaces: &str) -> Result<String> {
+    let end = format!(" orphans of {workspaces};");
+    let before = list.lines().find_map(|line| line.split_once(&*end));
+    let (number, _) = before.with_context(|| list.to_owned())?;
+    Ok(format!("--confirm={number}"))
+}
+
+async fn an_adopted_object_that_is_to_be_released_is_no_orphan(world: &World) -> Result<()> {
+    let naming = json!({"namespace": "default", "name": "{{ .Object.metadata.name }}"});
+    let more = json!({"naming": naming, "safety": {"adoptedOnDelete": "Release"}});
+    let stage = world.stage(more).await?;
+    // Without any binding the slice has no endpoint.
+    world.team("stays").await?;
+    let (theirs, ours) = (unique("theirs"), unique("ours"));
+    let provided = stage.kind.object(&theirs, json!({"size": 1}));
+    let at = stage.kind.within("default");
+    world.service.create(&at, &provided).await?;
+    for name in [&theirs, &ours] {
+        stage.made(name, json!({"size": 1})).await;
+    }
+    world.unbind(&stage.team).await?;
+    await_unbound(&stage.team).await;
+    let (_, said) = orphans(world, &["list"]).await?;
+    let told = "1 adopted objects are not removed, because of spec.safety.adoptedOnDelete";
+    ensure!(said.contains(told), "{said}");
+    let confirm = confirmation(&said, "1 workspaces")?;
+    let (fine, said) = orphans(world, &["remove", &confirm]).await?;
+    ensure!(fine, "{said}");
+    let found = async |name: &str| -> Result<bool> {
+        let at = stage.kind.at("default", name);
+        Ok(world.service.find(&at).await?.is_some())
+    };
+    ensure!(found(&theirs).await? && !found(&ours).await?, "{said}");
     Ok(())
 }
 
