@@ -88,8 +88,10 @@ fn settled(said: &str) -> String {
     });
     let lines = said.lines().filter(|line| {
         let line = line.trim();
-        // The one belongs to a controller of the real cluster, the other to kcp.
-        !line.contains("kube-root-ca.crt") && !line.starts_with("kcp.io/cluster:")
+        // They belong to a controller of the real cluster, to kcp, and to a client whose watch ended early.
+        !line.contains("kube-root-ca.crt")
+            && !line.starts_with("kcp.io/cluster:")
+            && !line.contains("very short watch")
     });
     let mut text = String::new();
     for line in lines {

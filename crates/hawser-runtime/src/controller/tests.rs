@@ -152,7 +152,11 @@ impl PassDialect for Twin {
 
     fn settled(&self, ended: &FinishedPass<'_>) -> queue::Outcome {
         self.twins.passes.fetch_add(1, Ordering::SeqCst);
-        let given_up = |one: &Outcome| one.reason.detail.contains("others wait for the worker");
+        let given_up = |one: &Outcome| {
+            one.reason
+                .detail
+                .contains("other objects wait for the worker")
+        };
         if ended.report.outcomes.iter().any(given_up) {
             self.twins.given_up.fetch_add(1, Ordering::SeqCst);
         }
