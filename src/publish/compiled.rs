@@ -166,9 +166,9 @@ impl Compiled {
 
     /// The authors of the names and namespaces of related objects, by the fields that define them.
     pub fn name_authors(&self) -> Vec<(String, Authors)> {
-        let leftover_links = self.types.subresources.contains(&"status");
+        let has_status = self.types.subresources.contains(&"status");
         let told = |authors: Authors| match authors.service {
-            Author::Status if !leftover_links => Authors {
+            Author::Status if !has_status => Authors {
                 service: Author::Consumer,
                 ..authors
             },

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use kube_lang::names::is_community_domain;
+
 use self::models::{MAX_DEPTH, ModelContext, Models};
 use super::crd::{Crd, CrdError};
 use super::versions;
@@ -88,7 +90,7 @@ pub fn definition(served: &Served, document: &Value) -> Result<Crd, OpenApiError
         given => given.to_owned(),
     };
     let mut metadata = json!({"name": format!("{}.{group}", served.plural)});
-    if is_protected(&served.group) {
+    if is_community_domain(&served.group) {
         metadata["annotations"] = json!({APPROVED: APPROVAL});
     }
     let crd = json!({
@@ -105,12 +107,6 @@ pub fn definition(served: &Served, document: &Value) -> Result<Crd, OpenApiError
         },
     });
     Ok(Crd::from_json(crd.to_string().as_bytes())?)
-}
-
-fn is_protected(group: &str) -> bool {
-    ["k8s.io", "kubernetes.io"].iter().any(|suffix| {
-        group == *suffix || group.strip_suffix(suffix).is_some_and(|g| g.ends_with('.'))
-    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use kube_lang::names::is_community_domain;
 use kube_lang::object::pointer::unescape;
 use kube_lang::object::{Object, ObjectError, json_type};
 
@@ -213,12 +214,8 @@ fn keep_reserved_annotations(wanted: &mut Value, copy: &Object, steps: &[Step]) 
 
 /// Whether a key has a prefix that is reserved for Kubernetes.
 fn is_reserved(key: &str) -> bool {
-    let is_in = |prefix: &str, domain: &str| {
-        let subdomain = prefix.strip_suffix(domain);
-        subdomain.is_some_and(|subdomain| subdomain.is_empty() || subdomain.ends_with('.'))
-    };
-    key.split_once('/')
-        .is_some_and(|(prefix, _)| is_in(prefix, "kubernetes.io") || is_in(prefix, "k8s.io"))
+    let prefix = key.split_once('/');
+    prefix.is_some_and(|(prefix, _)| is_community_domain(prefix))
 }
 
 /// Removes labels that are no map of strings, as KubeFed does when it sets the managed label.

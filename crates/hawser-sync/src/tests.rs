@@ -33,7 +33,7 @@ fn with(change: impl FnOnce(&mut Front)) -> (Stage, Front) {
 }
 
 /// A stage with one object in step.
-fn settle_copy(content: &Value) -> (Stage, Front) {
+fn in_sync(content: &Value) -> (Stage, Front) {
     let (stage, front) = one();
     stage.world.put(&front.source(), content);
     stage.settle();
@@ -88,14 +88,14 @@ fn the_first_object_of_a_namespace_takes_one_request_more() {
 
 #[test]
 fn an_object_in_step_takes_no_request() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     assert_eq!(stage.writes(&front), [""; 0]);
     assert_eq!(code(&stage, &front), Code::InStep);
 }
 
 #[test]
 fn a_changed_spec_takes_a_state_write_and_a_patch() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
@@ -106,7 +106,7 @@ fn a_changed_spec_takes_a_state_write_and_a_patch() {
 
 #[test]
 fn a_changed_status_takes_one_request() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .set_status(&front.copy_key(), json!({"ready": true}));
@@ -117,7 +117,7 @@ fn a_changed_status_takes_one_request() {
 
 #[test]
 fn a_deleted_object_takes_a_delete_a_state_delete_and_a_finalizer_patch() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage.world.delete(&front.source());
     assert_eq!(
         stage.writes(&front),
@@ -347,7 +347,7 @@ fn a_related_copy_is_known_again_where_the_process_was_killed_right_after_making
 #[test]
 fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
     for deleted in [false, true] {
-        let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+        let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
         stage
             .world
             .patch(&front.copy_key(), json!({"metadata": {"labels": null}}));
@@ -365,7 +365,7 @@ fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
 
 /// A copy in step, and an object that somebody made with its labels.
 fn cloned(changed: bool) -> (Stage, Front, Key) {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     if changed {
         // Its uid is remembered from now on, not only its name.
         stage
@@ -469,7 +469,7 @@ fn a_copy_that_vanishes_is_made_again_and_its_clone_does_not_become_it() {
 
 #[test]
 fn a_copy_that_was_restored_under_its_name_is_the_copy() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     let restored = stage.world.get(&front.copy_key()).unwrap().into_value();
     stage.world.delete(&front.copy_key());
     stage.world.put(&front.copy_key(), &restored);
@@ -487,7 +487,7 @@ fn a_copy_that_was_restored_under_its_name_is_the_copy() {
 
 #[test]
 fn removing_the_last_label_keeps_foreign_labels() {
-    let (stage, front) = settle_copy(&json!({"metadata": {
+    let (stage, front) = in_sync(&json!({"metadata": {
         "labels": {"mine": "1"}, "annotations": {"mine": "1"}}}));
     let foreign = json!({"metadata": {"labels": {"x/own": "1"},
         "annotations": {"x/external-name": "n"}, "finalizers": ["x/theirs"]}});
@@ -530,7 +530,7 @@ fn a_finalizer_that_others_add_meanwhile_is_kept() {
 
 #[test]
 fn local_changes_to_fields_the_source_did_not_change_stay() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1, "color": "red"}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1, "color": "red"}}));
     stage.world.patch(
         &front.copy_key(),
         json!({"spec": {"color": "blue", "extra": 1}}),
@@ -545,7 +545,7 @@ fn local_changes_to_fields_the_source_did_not_change_stay() {
 
 #[test]
 fn owner_references_and_finalizers_of_the_source_stay_there() {
-    let (stage, front) = settle_copy(&json!({"metadata": {
+    let (stage, front) = in_sync(&json!({"metadata": {
         "ownerReferences": [{"uid": "x"}], "finalizers": ["x/theirs"]}}));
     let metadata = &copy(&stage, &front)["metadata"];
     assert_eq!(metadata.get("ownerReferences"), None);
@@ -554,7 +554,7 @@ fn owner_references_and_finalizers_of_the_source_stay_there() {
 
 #[test]
 fn large_integers_travel_exactly() {
-    let (stage, front) = settle_copy(&json!({"spec": {"n": 9_007_199_254_740_993_i64}}));
+    let (stage, front) = in_sync(&json!({"spec": {"n": 9_007_199_254_740_993_i64}}));
     stage.world.patch(
         &front.source(),
         json!({"spec": {"n": 9_007_199_254_740_992_i64}}),
@@ -570,7 +570,7 @@ fn large_integers_travel_exactly() {
 
 #[test]
 fn a_copy_deleted_by_the_provider_is_made_again() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage.world.delete(&front.copy_key());
     stage.settle();
     assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
@@ -578,7 +578,7 @@ fn a_copy_deleted_by_the_provider_is_made_again() {
 
 #[test]
 fn a_copy_in_deletion_is_waited_for_and_then_made_again() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage.world.patch(
         &front.copy_key(),
         json!({"metadata": {"finalizers": ["x/slow"]}}),
@@ -597,7 +597,7 @@ fn a_copy_in_deletion_is_waited_for_and_then_made_again() {
 
 #[test]
 fn the_source_is_held_until_the_copy_is_gone() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage.world.patch(
         &front.copy_key(),
         json!({"metadata": {"finalizers": ["x/slow"]}}),
@@ -620,7 +620,7 @@ fn the_source_is_held_until_the_copy_is_gone() {
 
 #[test]
 fn a_retracted_subject_is_released_alive() {
-    let (stage, mut front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, mut front) = in_sync(&json!({"spec": {"size": 1}}));
     front.intent = Intent::Retract;
     let stage = Stage {
         fronts: vec![front.clone()],
@@ -751,7 +751,7 @@ fn the_deletion_of_an_object_that_is_too_deep_comes_to_its_end() {
 
 #[test]
 fn a_copy_that_is_too_deep_is_left_as_it_is_and_no_status_comes_from_it() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     let source = front.source();
     let copy_key = front.copy_key();
     stage.world.patch(&copy_key, json!({"deep": true}));
@@ -861,7 +861,7 @@ fn a_held_source_that_is_out_of_sight_is_remembered_when_its_subject_goes() {
 
 #[test]
 fn a_lost_state_is_recorded_again_without_a_write_to_a_copy_that_agrees() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.copy_key(), json!({"spec": {"extra": 1}}));
@@ -873,7 +873,7 @@ fn a_lost_state_is_recorded_again_without_a_write_to_a_copy_that_agrees() {
 
 #[test]
 fn after_a_lost_state_only_what_differs_is_written_and_the_source_wins() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1, "color": "red"}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1, "color": "red"}}));
     stage.world.patch(
         &front.copy_key(),
         json!({"spec": {"extra": 1, "color": "blue"}}),
@@ -899,7 +899,7 @@ fn after_a_lost_state_only_what_differs_is_written_and_the_source_wins() {
 
 #[test]
 fn no_state_is_not_believed_of_a_cache_that_is_behind() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.copy_key(), json!({"spec": {"size": 7}}));
@@ -921,7 +921,7 @@ fn no_state_is_not_believed_of_a_cache_that_is_behind() {
 
 #[test]
 fn a_state_is_not_written_over_while_its_copy_may_exist() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1, "color": "red"}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1, "color": "red"}}));
     // The copy is not found by its labels, and the source has to be accepted anew.
     stage
         .world
@@ -934,7 +934,7 @@ fn a_state_is_not_written_over_while_its_copy_may_exist() {
 
 #[test]
 fn a_state_in_deletion_is_not_written_and_is_made_again_when_it_is_gone() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage.world.patch(
         &front.memory(),
         json!({"metadata": {"finalizers": ["x/slow"]}}),
@@ -986,7 +986,7 @@ fn a_state_that_is_too_large_is_reduced_and_still_tells_what_changed() {
 #[test]
 fn nothing_is_written_while_nothing_is_known() {
     for deleted in [false, true] {
-        let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+        let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
         stage
             .world
             .patch(&front.source(), json!({"spec": {"size": 2}}));
@@ -1006,7 +1006,7 @@ fn nothing_is_written_while_nothing_is_known() {
 
 #[test]
 fn a_conflict_is_looked_at_again_at_once_and_nobody_hears_of_it() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .set_status(&front.copy_key(), json!({"ready": true}));
@@ -1124,7 +1124,7 @@ fn a_deletion_that_is_not_answered_is_not_asked_for_again_in_the_same_pass() {
         |f: &Front| f.memory(),
         |f: &Front| f.source(),
     ] {
-        let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+        let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
         stage.world.delete(&front.source());
         let failure = Failure::Unavailable("503".into());
         let (about, report) = refused(&stage, &front, &key(&front), &failure);
@@ -1204,7 +1204,7 @@ fn a_report_is_written_with_the_status_and_stays_while_the_copy_is_behind() {
 
 #[test]
 fn a_status_that_is_empty_is_not_one_that_is_missing() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage.world.set_status(&front.copy_key(), json!({}));
     assert_eq!(stage.writes(&front), ["update status Thing"]);
     stage.world.set_status(&front.copy_key(), Value::Null);
@@ -1236,7 +1236,7 @@ fn a_status_goes_forward_where_the_policy_says_so() {
 
 #[test]
 fn an_object_too_large_for_the_server_is_refused_without_a_hot_loop() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
@@ -1300,14 +1300,14 @@ fn happenings_are_told_in_order() {
 
 #[test]
 fn a_pass_at_rest_stands_until_an_answer_changes() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage.cache.deliver(&stage.world, |_| true);
     let report = stage.pass(&front);
     let settled = Settled::of(&report, 1).expect("it came to rest");
     assert!(settled.holds(1, &stage.cache));
     assert!(!settled.holds(2, &stage.cache));
     for key in [front.source(), front.copy_key(), front.memory()] {
-        let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+        let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
         stage.cache.deliver(&stage.world, |_| true);
         let settled = Settled::of(&stage.pass(&front), 1).expect("it came to rest");
         stage.world.patch(&key, json!({"spec": {"size": 2}}));
@@ -1319,7 +1319,7 @@ fn a_pass_at_rest_stands_until_an_answer_changes() {
 
 #[test]
 fn nothing_is_kept_of_an_object_that_is_gone() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage.world.delete(&front.source());
     stage.settle();
     stage.cache.deliver(&stage.world, |_| true);

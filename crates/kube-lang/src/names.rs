@@ -50,6 +50,14 @@ impl NameRule {
     }
 }
 
+/// Whether a domain is reserved for the Kubernetes community: `k8s.io`, `kubernetes.io` and what is below them.
+pub fn is_community_domain(domain: &str) -> bool {
+    ["k8s.io", "kubernetes.io"].iter().any(|reserved| {
+        let rest = domain.strip_suffix(reserved);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
+}
+
 fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
@@ -219,5 +227,15 @@ mod tests {
             NameRule::PathSegment.check("a/b%"),
             ["may not contain '/'", "may not contain '%'"]
         );
+    }
+
+    #[test]
+    fn domains_of_the_community_are_whole_domains_and_what_is_below_them() {
+        for domain in ["k8s.io", "things.k8s.io", "a.b.kubernetes.io"] {
+            assert!(is_community_domain(domain), "{domain}");
+        }
+        for domain in ["k8s.io.example.com", "notk8s.io", ""] {
+            assert!(!is_community_domain(domain), "{domain}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use http::{Method, Uri};
 use super::traces::Traces;
 use hawser_runtime::process::metrics::system;
 use hawser_runtime::process::metrics::text::{
-    Counter, Gauge, Histogram, MetricFamily, Name, Number, SECONDS,
+    Counter, Gauge, Histogram, MetricFamily, Name, Number,
 };
 
 /// The cluster of a call, in the original's words.
@@ -100,12 +100,7 @@ fn family<N: Number>(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> MetricFamily<N> {
-    MetricFamily::new(Name {
-        text,
-        help,
-        labels,
-        bounds: SECONDS,
-    })
+    MetricFamily::new(Name::new(text, help, labels))
 }
 
 impl MirrorMetrics {

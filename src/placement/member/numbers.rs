@@ -6,7 +6,7 @@ use std::time::Duration;
 use hawser_placement::types::work::{ManifestCondition, WorkStatus};
 use hawser_placement::types::{Condition, condition};
 use hawser_runtime::process::metrics::Metrics;
-use hawser_runtime::process::metrics::text::{Counter, Histogram, MetricFamily, Name, SECONDS};
+use hawser_runtime::process::metrics::text::{Counter, Histogram, MetricFamily, Name};
 
 /// The value where a condition is not looked for, as differences are where objects are applied.
 const SKIPPED: &str = "Skipped";
@@ -21,20 +21,14 @@ pub struct MemberMetrics {
 
 impl MemberMetrics {
     pub fn new() -> Arc<Self> {
-        let name = |text, help, labels| Name {
-            text,
-            help,
-            labels,
-            bounds: SECONDS,
-        };
         Arc::new(Self {
             metrics: Arc::new(Metrics::new()),
-            times: MetricFamily::new(name(
+            times: MetricFamily::new(Name::new(
                 "work_apply_time_seconds",
                 "Duration of passes that apply a Work.",
                 &[],
             )),
-            works: MetricFamily::unused(name(
+            works: MetricFamily::unused(Name::new(
                 "fleet_work_processing_requests_total",
                 "Number of processed Works by the reasons of their conditions.",
                 &[
@@ -43,7 +37,7 @@ impl MemberMetrics {
                     "diff_reporting_status",
                 ],
             )),
-            manifests: MetricFamily::unused(name(
+            manifests: MetricFamily::unused(Name::new(
                 "fleet_manifest_processing_requests_total",
                 "Number of processed manifests by the reasons of their conditions.",
                 &[

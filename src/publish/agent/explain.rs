@@ -173,16 +173,11 @@ impl Explainer {
     /// Connects to both sides, and lists everything that the agent with these options watches. `PublishedResource`s in
     /// `changed` replace the stored ones of their names.
     pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
-        let leftover_links =
-            DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
+        let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = AgentMetrics::new();
         // Closed for good: whatever is not a dry run is refused before it is sent.
-        let planes = Connections::connect(
-            &options,
-            &metrics.metrics,
-            &Fence::closed(),
-            &leftover_links,
-        )?;
+        let planes =
+            Connections::connect(&options, &metrics.metrics, &Fence::closed(), &dedicated)?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;

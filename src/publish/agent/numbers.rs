@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hawser_runtime::process::metrics::Metrics;
-use hawser_runtime::process::metrics::text::{Gauge, MetricFamily, Name, SECONDS};
+use hawser_runtime::process::metrics::text::{Gauge, MetricFamily, Name};
 
 /// All metrics of the agent.
 pub struct AgentMetrics {
@@ -14,14 +14,7 @@ pub struct AgentMetrics {
 
 impl AgentMetrics {
     pub fn new() -> Arc<Self> {
-        let gauge = |text, help, labels| {
-            MetricFamily::unused(Name {
-                text,
-                help,
-                labels,
-                bounds: SECONDS,
-            })
-        };
+        let gauge = |text, help, labels| MetricFamily::unused(Name::new(text, help, labels));
         Arc::new(Self {
             metrics: Arc::new(Metrics::new()),
             published: gauge(

@@ -121,11 +121,9 @@ pub struct Search {
 
 impl Search {
     pub fn new(options: AgentOptions) -> Result<Self, AgentError> {
-        let leftover_links =
-            DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
+        let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
-        let planes =
-            Connections::connect(&options, &metrics, &Fence::always_open(), &leftover_links)?;
+        let planes = Connections::connect(&options, &metrics, &Fence::always_open(), &dedicated)?;
         Ok(Self { options, planes })
     }
 

@@ -85,21 +85,21 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     let metrics = AgentMetrics::new();
     metrics.published(0);
     let health = Arc::new(Health::missing(GATES));
-    let leftover_links = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
-    let _pages = pages(&options, &metrics, &health, &stop, &leftover_links).await?;
+    let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
+    let _pages = pages(&options, &metrics, &health, &stop, &dedicated).await?;
     let _beats = lifecycle::beat(&health, || {});
     let fence = match options.leader_election {
         LeaderElection::Off => Fence::always_open(),
         LeaderElection::On => Fence::closed(),
     };
-    let planes = Connections::connect(&options, &metrics.metrics, &fence, &leftover_links)?;
+    let planes = Connections::connect(&options, &metrics.metrics, &fence, &dedicated)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         located = locate(&planes.kcp, &options.slice) => located?,
     };
     health.found("kcp");
     let agent = Agent::assemble(options, &planes, located, &metrics);
-    agent.run(fence, &health, &leftover_links, stop).await
+    agent.run(fence, &health, &dedicated, stop).await
 }
 
 async fn pages(
@@ -107,7 +107,7 @@ async fn pages(
     metrics: &Arc<AgentMetrics>,
     health: &Arc<Health>,
     stop: &CancellationToken,
-    leftover_links: &DedicatedThread,
+    dedicated: &DedicatedThread,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
     let mut served = Vec::new();
     let metrics = Arc::clone(metrics);
@@ -126,8 +126,8 @@ async fn pages(
     for (flag, address, pages) in wanted {
         if let Some(address) = address.clone() {
             // Whoever asks how the process is gets an answer whatever it is busy with.
-            let bound = leftover_links.run(async move { serve::bind(flag, &address).await });
-            served.push(leftover_links.spawn(bound.await?.serve(pages, stop.clone())));
+            let bound = dedicated.run(async move { serve::bind(flag, &address).await });
+            served.push(dedicated.spawn(bound.await?.serve(pages, stop.clone())));
         }
     }
     Ok(served)
@@ -147,7 +147,7 @@ impl Connections {
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
         fence: &Fence,
-        leftover_links: &DedicatedThread,
+        dedicated: &DedicatedThread,
     ) -> Result<Self, AgentError> {
         let service = Source::find(&options.service_cluster, &Environment::of_process())?;
         let connect = |source, side, in_flight| -> Result<_, AgentError> {
@@ -165,11 +165,11 @@ impl Connections {
         let in_flight = options.in_flight;
         let (service, watched) = connect(service, "service", in_flight.service.get())?;
         // What a client does beside its calls is done where it was made.
-        let lease = leftover_links.within(|| service.another())?;
-        let renewed = (service.clone(), lease.clone(), leftover_links.clone());
+        let lease = dedicated.within(|| service.another())?;
+        let renewed = (service.clone(), lease.clone(), dedicated.clone());
         let first = watched.follow(move |config| {
-            let (service, lease, leftover_links) = &renewed;
-            leftover_links.within(|| lease.renew(config.clone()))?;
+            let (service, lease, dedicated) = &renewed;
+            dedicated.within(|| lease.renew(config.clone()))?;
             service.renew(config)
         });
         let kcp = Source::file(&options.kcp_kubeconfig, WORKSPACE);
@@ -376,7 +376,7 @@ impl Agent {
         self,
         fence: Fence,
         health: &Arc<Health>,
-        leftover_links: &DedicatedThread,
+        dedicated: &DedicatedThread,
         stop: CancellationToken,
     ) -> Result<(), AgentError> {
         tokio::select! {
@@ -392,7 +392,7 @@ impl Agent {
         let filling = filling(Arc::clone(&self.publishing), Arc::clone(health));
         let _filling = AbortOnDropHandle::new(tokio::spawn(filling));
         let leadership = tokio::select! {
-            leadership = self.lead(fence, leftover_links) => leadership,
+            leadership = self.lead(fence, dedicated) => leadership,
             () = stop.cancelled() => return Ok(()),
         };
         if leadership.is_some() {
@@ -429,7 +429,7 @@ impl Agent {
     }
 
     /// Waits until this agent leads; `None` without leader election.
-    async fn lead(&self, fence: Fence, leftover_links: &DedicatedThread) -> Option<Leadership> {
+    async fn lead(&self, fence: Fence, dedicated: &DedicatedThread) -> Option<Leadership> {
         if self.options.leader_election == LeaderElection::Off {
             return None;
         }
@@ -440,7 +440,7 @@ impl Agent {
             &self.metrics.metrics,
         );
         // Renewed there, too: neither a busy process nor busy sockets cost the lease.
-        Some(leftover_links.run(elect(self.lease.clone(), options)).await)
+        Some(dedicated.run(elect(self.lease.clone(), options)).await)
     }
 
     /// The state that passes share.

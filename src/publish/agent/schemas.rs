@@ -148,7 +148,7 @@ impl Schemas {
     ) -> Result<Settled, SchemaError> {
         let asked = fingerprint(&manifest.spec);
         let mode = *self.mode.lock();
-        let known = self.claim_recorded(&manifest.uid, asked, watched);
+        let known = self.still_settled(&manifest.uid, asked, watched);
         let mut settled = match known.filter(|known| known.mode == mode) {
             Some(settled) => settled,
             None => self.establish(manifest, asked, mode).await?,
@@ -203,7 +203,7 @@ impl Schemas {
         notices::send(&self.service, notice).await;
     }
 
-    fn claim_recorded(
+    fn still_settled(
         &self,
         uid: &str,
         asked: u64,

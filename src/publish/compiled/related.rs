@@ -178,11 +178,11 @@ fn selecting(spec: &SelectorSpec, engine: Engine, field: &str, problems: &mut Ve
             Some(value).filter(|value| fixed(value)),
         );
         // In the place of what is not known yet something stands that any label may have.
-        let as_stored = || "x".to_owned();
+        let placeholder = || "x".to_owned();
         check_label(
             at,
-            &key.cloned().unwrap_or_else(as_stored),
-            &value.cloned().unwrap_or_else(as_stored),
+            &key.cloned().unwrap_or_else(placeholder),
+            &value.cloned().unwrap_or_else(placeholder),
             problems,
         );
     }

@@ -1,12 +1,12 @@
 //! The deletion brake of one kind: it holds mass deletions of copies until an owner approves them.
 //!
 //! Deletions are a mass if they exceed a share of all copies within a window, and the same share of all tenants.
-//! Each tenant counts once, by the part of its own copies that goes; the few tenants that lose most do not count. So a
-//! consumer who clears one or two tenants is not held up, however many copies they had.
+//! Each tenant counts once, by the part of its own copies that goes; the few tenants that lose most do not count. So
+//! the deletion of everything in one or two tenants is not held up, however many copies they had.
 //!
 //! A hold for a mass contains only the tenants whose deletions make the mass. While the mass continues, a tenant that
 //! loses a small part of its copies may delete them. Held tenants no longer count, and the other tenants are judged
-//! among themselves. So a consumer with most of the tenants does not hold up what others delete after the window.
+//! among themselves. So somebody with most of the tenants does not hold up what others delete after the window.
 //!
 //! A cause makes objects look deleted although nobody deleted them: a type that is no longer served, a binding or an
 //! endpoint that is gone, a list that came back empty. A mass or a cause makes a *hold* with an id of its own. A hold

@@ -10,7 +10,7 @@ use crate::model::{Fault, Front, Stage};
 use crate::settled::Settled;
 
 /// A stage with an object and what goes along with it, in step.
-fn settle_copy(content: &Value) -> (Stage, Front) {
+fn in_sync(content: &Value) -> (Stage, Front) {
     let front = Front {
         related: true,
         ..Front::new("c1", "a")
@@ -39,7 +39,7 @@ fn check(there: &Value, change: &Value, back: &Value) {
         Fault::LostAfter,
     ] {
         for n in 0..4 {
-            let (stage, front) = settle_copy(there);
+            let (stage, front) = in_sync(there);
             let ends = [front.config(), (front.source(), front.copy_key())];
             let before = ends.each_ref().map(|(_, copy)| content(&stage, copy));
             for (source, _) in &ends {
@@ -93,7 +93,7 @@ fn a_change_that_is_taken_back_after_a_crash_leaves_nothing_on_the_copy() {
 
 /// A stage in which the change of one field was announced, and the process killed before it was made.
 fn killed_before_the_change() -> (Stage, Front) {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1, "color": "red"}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1, "color": "red"}}));
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
@@ -166,7 +166,7 @@ fn what_was_announced_is_not_made_a_third_time() {
 
 #[test]
 fn a_local_change_back_to_the_old_value_stays_where_the_process_knows_better() {
-    let (stage, mut front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, mut front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
@@ -182,7 +182,7 @@ fn a_local_change_back_to_the_old_value_stays_where_the_process_knows_better() {
 
 #[test]
 fn a_local_change_to_another_value_stays() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
@@ -195,7 +195,7 @@ fn a_local_change_to_another_value_stays() {
 
 #[test]
 fn a_state_that_cannot_be_written_does_not_keep_the_content_back() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use kube_lang::names::is_community_domain;
+
 use super::{
     Conversion, Definition, Version,
     read::{self, flag, list, text},
@@ -307,12 +309,7 @@ fn conversion(spec: &Value, errors: &mut Vec<FieldError>) -> Conversion {
 
 /// Groups of the Kubernetes community need a word of approval.
 pub(super) fn approval(object: &Value, group: &str) -> Option<FieldError> {
-    let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
-        group
-            .strip_suffix(domain)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    });
-    if !protected {
+    if !is_community_domain(group) {
         return None;
     }
     let at = format!("metadata.annotations[{APPROVAL}]");

@@ -348,22 +348,19 @@ impl<'v, 'a> Run<'v, 'a> {
                 continue;
             };
             if target.is_met(binding, cluster) {
-                let (reason, message) = ("ClusterUpdatingStarted", "The update has started");
-                let conditions = &mut cluster.conditions;
-                mark(
-                    self.view,
-                    conditions,
-                    STARTED,
-                    ConditionStatus::True,
-                    reason,
-                    message,
-                );
+                self.mark_started(&mut cluster.conditions, "The update has started");
             } else if !leaving.contains(cluster.cluster_name.as_str()) {
                 // Old resources leave a cluster first.
                 patches.push(self.patch(binding, cluster, target));
             }
         }
         self.writes.push(patches);
+    }
+
+    /// Says in the conditions of a cluster that its update has started.
+    fn mark_started(&self, conditions: &mut Vec<Condition>, message: &str) {
+        let (status, reason) = (ConditionStatus::True, "ClusterUpdatingStarted");
+        mark(self.view, conditions, STARTED, status, reason, message);
     }
 
     fn patch(
@@ -565,15 +562,7 @@ impl<'v, 'a> Run<'v, 'a> {
                 unfinished += 1;
                 continue;
             }
-            let (reason, message) = ("ClusterUpdatingStarted", "The removal has started");
-            mark(
-                self.view,
-                conditions,
-                STARTED,
-                ConditionStatus::True,
-                reason,
-                message,
-            );
+            self.mark_started(conditions, "The removal has started");
             if of_cluster.is_empty() {
                 let (reason, message) = ("ClusterUpdatingSucceeded", "The resources are removed");
                 let truth = ConditionStatus::True;

@@ -138,8 +138,8 @@ fn of_a_list_the_first_file_to_say_something_is_right_and_missing_ones_are_passe
     leads_to(&Lookup::default(), &environment, "https://two/");
 
     environment.kubeconfig = Some(list(&[missing]));
-    let no_endpoint = Source::find(&Lookup::default(), &environment);
-    assert!(matches!(no_endpoint, Err(ConfigError::Nowhere)));
+    let nowhere = Source::find(&Lookup::default(), &environment);
+    assert!(matches!(nowhere, Err(ConfigError::Nowhere)));
 }
 
 #[test]

@@ -131,9 +131,9 @@ async fn any_other_failure_drops_the_event_and_no_more() {
         office.refuse(code);
         office.send(office.note("a", &format!("lost-{code}"))).await;
     }
-    let mut no_endpoint = office.note("a", "nowhere");
-    no_endpoint.connection = office.ground.kcp.at("https://127.0.0.1:1").unwrap();
-    office.send(no_endpoint).await;
+    let mut unreachable = office.note("a", "nowhere");
+    unreachable.connection = office.ground.kcp.at("https://127.0.0.1:1").unwrap();
+    office.send(unreachable).await;
     office.send(office.note("a", "thing")).await;
     let counts = Counts {
         sent: 1,

@@ -193,9 +193,9 @@ async fn what_stands_in_the_way_of_a_creation_is_told_apart() {
     wired.made(&config("a"), json!({})).await;
     let again = wired.create(&config("a"), json!({})).await;
     assert_eq!(again, Answer::Failed(Failure::AlreadyExists));
-    let no_endpoint = key("ConfigMap", Some("missing"), "a");
+    let in_missing = key("ConfigMap", Some("missing"), "a");
     assert_eq!(
-        wired.create(&no_endpoint, json!({})).await,
+        wired.create(&in_missing, json!({})).await,
         Answer::Failed(Failure::NotFound)
     );
     let wrong = wired.create(&config("Not-A-Name"), json!({})).await;

@@ -25,6 +25,22 @@ pub struct Name {
     pub bounds: &'static [f64],
 }
 
+impl Name {
+    /// The name of a metric whose buckets, if it has any, are durations.
+    pub const fn new(
+        text: &'static str,
+        help: &'static str,
+        labels: &'static [&'static str],
+    ) -> Self {
+        Self {
+            text,
+            help,
+            labels,
+            bounds: SECONDS,
+        }
+    }
+}
+
 /// A value that can be updated and written.
 pub trait Number {
     /// Starts at zero.
