@@ -286,6 +286,12 @@ impl Owner<'_> {
         (!others.is_empty()).then_some(others)
     }
 
+    /// The owner references with another one in the place of this one.
+    pub fn replaced_by(&self, next: &Owner<'_>, object: &Value) -> Vec<Value> {
+        let others = owners(object).filter(|one| !self.is(one) && !next.is(one));
+        others.cloned().chain([next.reference()]).collect()
+    }
+
     /// The owner references, with this one no longer in the way of its owner's end; `None` if it is not now.
     pub fn without_block(&self, object: &Value) -> Option<Vec<Value>> {
         let blocks =

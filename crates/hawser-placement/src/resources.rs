@@ -250,7 +250,9 @@ pub fn normalise(object: &mut Value) {
     root.remove("status");
     if let Some(Value::Object(metadata)) = root.get_mut("metadata") {
         metadata.retain(|field, _| !HUB_METADATA.contains(&field.as_str()));
-        remove_from_map(metadata, "annotations", &HUB_ANNOTATIONS);
+        if remove_keys(metadata, "annotations", &HUB_ANNOTATIONS) {
+            metadata.remove("annotations");
+        }
     }
     let text = |field: &str| root.get(field).and_then(Value::as_str).unwrap_or_default();
     let normalise_spec = match (text("apiVersion"), text("kind")) {
@@ -263,15 +265,14 @@ pub fn normalise(object: &mut Value) {
     }
 }
 
-/// Removes keys of a map, and the map if nothing is left.
-fn remove_from_map(fields: &mut Map<String, Value>, map: &str, keys: &[&str]) {
-    if let Some(Value::Object(entries)) = fields.get_mut(map) {
-        let before = entries.len();
-        entries.retain(|key, _| !keys.contains(&key.as_str()));
-        if entries.is_empty() && before > 0 {
-            fields.remove(map);
-        }
-    }
+/// Removes keys of a map. Returns whether this emptied the map.
+fn remove_keys(fields: &mut Map<String, Value>, map: &str, keys: &[&str]) -> bool {
+    let Some(Value::Object(entries)) = fields.get_mut(map) else {
+        return false;
+    };
+    let before = entries.len();
+    entries.retain(|key, _| !keys.contains(&key.as_str()));
+    entries.is_empty() && before > 0
 }
 
 fn normalise_service(spec: &mut Value) {
@@ -299,11 +300,11 @@ fn normalise_job(spec: &mut Value) {
         return;
     }
     if let Some(Value::Object(selector)) = spec.get_mut("selector") {
-        remove_from_map(selector, "matchLabels", &JOB_LABELS);
+        remove_keys(selector, "matchLabels", &JOB_LABELS);
     }
     if let Some(Value::Object(metadata)) = spec.pointer_mut("/template/metadata") {
         metadata.remove("creationTimestamp");
-        remove_from_map(metadata, "labels", &JOB_LABELS);
+        remove_keys(metadata, "labels", &JOB_LABELS);
     }
 }
 
@@ -314,10 +315,14 @@ pub fn sort(objects: &mut [Value]) {
         let kind = text(&object["kind"]);
         let rank = ORDER.iter().position(|known| *known == kind);
         let metadata = &object["metadata"];
+        let mut version = text(&object["apiVersion"]);
+        if rank.is_none() && !version.contains('/') {
+            // Kinds without a rank are in the order of Go's text of a group, a version and a kind.
+            version.insert(0, '/');
+        }
         (
             rank.unwrap_or(ORDER.len()),
-            // Known kinds are told apart by their group alone, the others by the kind too.
-            (text(&object["apiVersion"]), kind),
+            (version, kind),
             (text(&metadata["namespace"]), text(&metadata["name"])),
         )
     });
@@ -398,7 +403,7 @@ mod tests {
         assert_eq!(
             normalised(job(spec(false))),
             job(
-                json!({"manualSelector": false, "selector": {}, "template": {"metadata": {"labels": {"a": "b"}}}})
+                json!({"manualSelector": false, "selector": {"matchLabels": {}}, "template": {"metadata": {"labels": {"a": "b"}}}})
             )
         );
         assert_eq!(normalised(job(spec(true))), job(spec(true)));

@@ -69,11 +69,12 @@ struct BindingClasses<'a> {
 }
 
 /// Decides about the bindings of a placement. `desired` is by the names of bindings; a binding without an entry does
-/// not change.
+/// not change. A binding that `stays` is not deleted and takes nothing of what may be removed.
 pub fn plan(
     spec: &PlacementSpec,
     bindings: &[Binding],
     desired: &BTreeMap<String, Desired>,
+    stays: impl Fn(&Binding) -> bool,
     now: Timestamp,
 ) -> Result<RolloutPlan, LimitError> {
     let mut plan = RolloutPlan::default();
@@ -112,6 +113,7 @@ pub fn plan(
     plan.wait = classes.wait;
     plan.update
         .extend(classes.failed_update.iter().map(|one| name(one)));
+    classes.remove.retain(|one| !stays(one));
     let removed = take(&mut classes.remove, to_remove);
     plan.remove.extend(removed.iter().map(|one| name(one)));
     let left = to_remove.saturating_sub(i64::try_from(removed.len()).unwrap_or(i64::MAX));
@@ -240,7 +242,7 @@ fn classify<'a>(
     classes
 }
 
-fn is_stale(binding: &Binding, desired: &Desired) -> bool {
+pub(crate) fn is_stale(binding: &Binding, desired: &Desired) -> bool {
     let spec = &binding.spec;
     spec.resource_snapshot_name != desired.resource_snapshot
         || spec.cluster_resource_override_snapshots != desired.cluster_overrides

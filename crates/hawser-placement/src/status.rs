@@ -477,6 +477,17 @@ pub fn settle(new: &mut [Condition], old: &[Condition]) {
     }
 }
 
+/// The same for a binding, where the availability of new resources is waited for from the update on.
+pub fn settle_binding(new: &mut [Condition], old: &[Condition]) {
+    let is_renewed = |before: &Condition| {
+        let same = condition(new, &before.type_);
+        before.type_ == "Available"
+            && same.is_some_and(|one| one.observed_generation != before.observed_generation)
+    };
+    let kept: Vec<Condition> = old.iter().filter(|one| !is_renewed(one)).cloned().collect();
+    settle(new, &kept);
+}
+
 fn settle_all(new: &mut PlacementStatus, old: &PlacementStatus) {
     settle(&mut new.conditions, &old.conditions);
     let mut nameless = old

@@ -38,6 +38,8 @@ pub struct CatalogKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     kinds: HashMap<Gvk, CatalogKind>,
+    /// Groups and versions of aggregated servers that do not answer, so that their kinds are not known.
+    unknown: HashSet<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -62,6 +64,9 @@ struct GroupName {
 #[derive(Deserialize)]
 struct DiscoveredVersion {
     version: String,
+    /// `Stale` if the server that serves the version did not answer the aggregator.
+    #[serde(default)]
+    freshness: String,
     #[serde(default)]
     resources: Vec<DiscoveredResource>,
 }
@@ -103,6 +108,10 @@ impl Catalog {
         for group in groups.items {
             let mut known = HashSet::new();
             for version in group.versions {
+                if version.freshness == "Stale" {
+                    let unknown = (group.metadata.name.clone(), version.version.clone());
+                    self.unknown.insert(unknown);
+                }
                 for found in version.resources {
                     let Some(kind) = found.response_kind else {
                         continue;
@@ -120,6 +129,32 @@ impl Catalog {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the known kinds of versions whose servers do not answer.
+    pub fn keep_unknown(&mut self, before: &Self) {
+        let all = self.kinds.keys().chain(before.kinds.keys());
+        let known: HashSet<(String, String)> = all
+            .map(|kind| (kind.group.to_string(), kind.version.to_string()))
+            .collect();
+        for (kind, of) in &before.kinds {
+            let version = (kind.group.to_string(), kind.version.to_string());
+            if self.unknown.contains(&version) {
+                self.kinds.entry(kind.clone()).or_insert_with(|| of.clone());
+            }
+        }
+        self.unknown.retain(|version| !known.contains(version));
+    }
+
+    /// Whether the kinds of all versions are known.
+    pub fn knows_all(&self) -> bool {
+        self.unknown.is_empty()
+    }
+
+    /// Whether the kinds of this version are not known.
+    pub fn is_unknown(&self, kind: &Gvk) -> bool {
+        let mut unknown = self.unknown.iter();
+        unknown.any(|(group, version)| *group == *kind.group && *version == *kind.version)
     }
 
     pub fn get(&self, kind: &Gvk) -> Option<&CatalogKind> {
@@ -186,6 +221,31 @@ mod tests {
             catalog.scope(&Gvk::new("g", "v1", "Wide")),
             KindScope::Unknown
         );
+    }
+
+    #[test]
+    fn kinds_of_an_aggregated_server_that_does_not_answer_stay_known() {
+        let catalog = |freshness: &str, resources: Value| {
+            let version = json!({"version": "v1", "freshness": freshness, "resources": resources});
+            let document =
+                json!({"items": [{"metadata": {"name": "flown.in"}, "versions": [version]}]});
+            let mut catalog = Catalog::default();
+            catalog.add("/apis", document).unwrap();
+            catalog
+        };
+        let things = json!([{"resource": "things", "scope": "Namespaced", "verbs": ["list", "watch"],
+            "responseKind": {"kind": "Thing"}}]);
+        let thing = Gvk::new("flown.in", "v1", "Thing");
+        let known = catalog("Current", things);
+        let mut stale = catalog("Stale", json!([]));
+        assert!(stale.is_unknown(&thing), "nothing is known of it yet");
+        stale.keep_unknown(&known);
+        assert_eq!(stale, known);
+        assert!(!stale.is_unknown(&thing));
+        // A version that is served no longer is gone.
+        let mut gone = catalog("Current", json!([]));
+        gone.keep_unknown(&known);
+        assert_eq!(gone.get(&thing), None);
     }
 
     #[test]

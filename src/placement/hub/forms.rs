@@ -34,8 +34,8 @@ pub struct PlacementForms {
     pub(super) works: LabelledForms<WorkOutline>,
     /// The selected objects, and the time of the selection.
     pub(super) selected: Option<(SelectionTime, Arc<Selected>)>,
-    /// The last write that members wait for.
-    pub(super) worked: Option<Instant>,
+    /// The time of the first write for members since the last report of the status.
+    pub(super) unreported: Option<Instant>,
 }
 
 impl PlacementForms {

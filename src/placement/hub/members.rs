@@ -1,10 +1,12 @@
 //! The pass over one member: its namespace and role, its status, its leaving.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use hawser_placement::hub::HubWrite;
@@ -25,6 +27,8 @@ use super::objects;
 use super::passes::{HubController, time};
 
 const KIND: &str = "MemberCluster";
+/// The time after which namespace, Role and RoleBinding of a member are looked at again.
+const FOUNDATION_CHECK: Duration = Duration::from_mins(10);
 /// More rounds than any pass over a member needs.
 const ROUNDS: usize = 16;
 
@@ -41,6 +45,14 @@ impl HubController {
                 if let Some(write) = marks(&member) {
                     self.send(&by, write).await?;
                     continue;
+                }
+                let namespace = names::member_namespace(name);
+                let is_there = self
+                    .get::<InternalMemberCluster>("InternalMemberCluster", Some(&namespace), name)?
+                    .is_some();
+                if !is_there {
+                    // Its namespace may be gone as well.
+                    self.founded.lock().remove(name);
                 }
                 self.found(name, &member).await?;
             } else if !member
@@ -152,10 +164,14 @@ impl HubController {
         }
     }
 
-    /// Lays the foundation of a member: once in each process, and whenever its spec has changed.
+    /// Lays the foundation of a member: at its first pass in each process, whenever its spec has changed, and from time to
+    /// time.
     async fn found(&self, name: &Arc<str>, member: &MemberCluster) -> Result<(), HubPassError> {
         let uid = member.metadata.uid.clone().unwrap_or_default();
-        if is_founded(member) && self.founded.lock().get(name) == Some(&uid) {
+        let founded = self.founded.lock().get(name).cloned();
+        let is_recent =
+            |(of, time): (String, Instant)| of == uid && time.elapsed() < FOUNDATION_CHECK;
+        if is_founded(member) && founded.is_some_and(is_recent) {
             return Ok(());
         }
         let parts = ["labels", "rules", "subjects"];
@@ -176,7 +192,8 @@ impl HubController {
                 ApplyOutcome::Updated => self.record(KIND, &member.metadata, updated, &about),
             }
         }
-        self.founded.lock().insert(Arc::clone(name), uid);
+        let founded = (uid, Instant::now());
+        self.founded.lock().insert(Arc::clone(name), founded);
         Ok(())
     }
 

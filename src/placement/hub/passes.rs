@@ -19,13 +19,13 @@ use hawser_placement::hub::overrides::{self, OverrideKind};
 use hawser_placement::hub::placement::{
     HubPolicy, HubWarning, PlacementView, WriteFailures, decide, latest_policy,
 };
-use hawser_placement::hub::{HubWrite, ObjectName, Stages, reports};
+use hawser_placement::hub::{HubWrite, ObjectName, reports};
 use hawser_placement::names;
 use hawser_placement::selection::SelectionError;
 use hawser_placement::snapshots::{Scope as PlacementScope, Selected};
 use hawser_placement::types::eviction::{DisruptionBudget, Eviction};
 use hawser_placement::types::overrides::{ClusterResourceOverride, ResourceOverride};
-use hawser_placement::types::placement::{Placement, StatusReport};
+use hawser_placement::types::placement::{Placement, ResourceIdentifier, StatusReport};
 use hawser_placement::types::work::WorkOutline;
 use hawser_placement::types::{Metadata, Resource};
 use hawser_runtime::cluster::cache::{Cache, LabelledForms, Table};
@@ -53,7 +53,7 @@ pub(super) const ROUNDS: usize = 64;
 /// The time after which an invalid override is read again, if it does not change.
 const INVALID_OVERRIDE: Duration = Duration::from_mins(1);
 
-/// The longest time that a status waits after the last write that members wait for.
+/// The longest time that a status waits after the first write that members wait for and that no status has reported.
 const STATUS_DELAY: Duration = Duration::from_secs(1);
 /// The time after which a status is looked at again that only waits for other placements.
 const STATUS_POLL: Duration = Duration::from_millis(100);
@@ -80,7 +80,7 @@ pub struct HubController {
     /// Each pass that writes what members wait for has a clone.
     pub placing: Arc<()>,
     /// Members whose foundation this process has looked at, by their uid.
-    pub founded: Mutex<BTreeMap<Arc<str>, String>>,
+    pub founded: Mutex<BTreeMap<Arc<str>, (String, Instant)>>,
 }
 
 /// The settings of the hub.
@@ -184,6 +184,16 @@ impl HubController {
             Some((known, selected)) if time.as_ref() == Some(known) => Ok(Arc::clone(selected)),
             _ => {
                 known.selected = None;
+                // What cannot be looked for now stays in the members that have it.
+                let stored = known.snapshots.all().iter();
+                let stored = stored.flat_map(|one| &one.spec.selected_resources);
+                let kinds = stored.map(|object| {
+                    let one = ResourceIdentifier::of(object);
+                    Gvk::new(&one.group, &one.version, &one.kind)
+                });
+                if let Some(kind) = self.selectable.first_unknown(kinds) {
+                    return Err(SelectionError::NotListed(kind));
+                }
                 let selected = Selected::from(self.selectable.select(placement)?);
                 let selected = Arc::new(selected.checked()?);
                 known.selected = time.map(|time| (time, Arc::clone(&selected)));
@@ -290,16 +300,27 @@ impl HubController {
                     None => Outcome::Settled,
                 });
             }
-            if round.stages.only_report() {
-                if let Some(wait) = self.deferral(known) {
+            let _placing = if round.stages.only_report() {
+                let can_wait = !is_undecided && !failures.is_any();
+                if let Some(wait) = self.deferral(known).filter(|_| can_wait) {
                     return Ok(Outcome::Again(wait));
                 }
-                self.stages(id, &by, round.stages, &mut failures).await?;
+                known.unreported = None;
+                None
             } else {
-                known.worked = Some(Instant::now());
-                let placing = self.placing.clone();
-                self.stages(id, &by, round.stages, &mut failures).await?;
-                drop(placing);
+                known.unreported.get_or_insert_with(Instant::now);
+                Some(Arc::clone(&self.placing))
+            };
+            let refused = failures.works.len();
+            for stage in round.stages.into_stages() {
+                self.stage(id, &by, stage, &mut failures).await?;
+                if failures.works.len() > refused {
+                    break;
+                }
+            }
+            if failures.works.len() > refused {
+                // Later stages relied on these Works. The next round decides without them.
+                continue;
             }
             for warning in round.warnings {
                 let HubWarning {
@@ -324,7 +345,7 @@ impl HubController {
     /// The time for which the status of a placement waits: until members have answered, and while other placements are on
     /// their way to members. Then it is written once instead of several times, and holds up nothing.
     fn deferral(&self, known: &PlacementForms) -> Option<Duration> {
-        let left = STATUS_DELAY.checked_sub(known.worked?.elapsed())?;
+        let left = STATUS_DELAY.checked_sub(known.unreported?.elapsed())?;
         let is_answered = |work: &WorkOutline| {
             let mut conditions = work.status.conditions.iter();
             conditions.any(|one| one.observed_generation == work.metadata.generation)
@@ -407,19 +428,6 @@ impl HubController {
         };
         let read = serde_json::from_value(found).map(Some);
         read.map_err(|error| HubPassError::Failed(format!("{kind} {name}: {error}")))
-    }
-
-    async fn stages(
-        &self,
-        id: &PlacementId,
-        by: &HubKey,
-        stages: Stages,
-        failures: &mut WriteFailures,
-    ) -> Result<(), HubPassError> {
-        for stage in stages.into_stages() {
-            self.stage(id, by, stage, failures).await?;
-        }
-        Ok(())
     }
 
     /// Sends the requests of a stage together. A failed Work concerns only its binding, and a failed copy of the status

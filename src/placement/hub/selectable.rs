@@ -61,8 +61,9 @@ impl Selectable {
     }
 
     /// Sets the served kinds. Returns false if they are the same as before.
-    pub fn learn(&self, catalog: Catalog) -> bool {
+    pub fn learn(&self, mut catalog: Catalog) -> bool {
         let mut state = self.state.write();
+        catalog.keep_unknown(&state.catalog);
         let is_new = *state.catalog != catalog;
         state.catalog = Arc::new(catalog);
         is_new
@@ -112,6 +113,17 @@ impl Selectable {
     pub fn resource(&self, kind: &Gvk) -> Option<String> {
         let state = self.state.read();
         state.catalog.get(kind).map(|of| of.resource.clone())
+    }
+
+    /// The first of these kinds whose server did not answer since the process started.
+    pub fn first_unknown(&self, kinds: impl IntoIterator<Item = Gvk>) -> Option<Gvk> {
+        let state = self.state.read();
+        if state.catalog.knows_all() {
+            return None;
+        }
+        kinds
+            .into_iter()
+            .find(|kind| state.catalog.is_unknown(kind))
     }
 
     /// The resources that a placement selects now.

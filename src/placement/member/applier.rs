@@ -200,30 +200,30 @@ impl Applier {
         !matches!(self.cache.get(&self.sides.work(name)), Seen::Absent)
     }
 
-    /// Notes what a Work places, and watches it from now on.
-    pub async fn follow(&self, work: &Arc<str>, keys: HashSet<Key>) {
+    /// Notes what a Work places, and watches it from now on. Returns false if a kind cannot be watched.
+    pub async fn follow(&self, work: &Arc<str>, keys: HashSet<Key>) -> bool {
         let kinds: HashSet<Arc<Gvk>> = keys.iter().map(|key| Arc::clone(&key.kind)).collect();
         self.note(work, keys);
-        let watches = {
+        let of_kinds = kinds.len();
+        let watches: Vec<Arc<SharedWatch>> = {
             let mut watched = self.kinds.lock();
-            for kind in kinds {
-                if let Some(spec) = self.sides.member_watch(&kind) {
-                    watched
-                        .entry(kind)
-                        .or_insert_with(|| self.watches.watch(spec));
-                }
-            }
-            watched.values().map(Arc::clone).collect::<Vec<_>>()
+            let watches = kinds.into_iter().filter_map(|kind| {
+                let spec = self.sides.member_watch(&kind)?;
+                let watch = watched.entry(kind);
+                Some(Arc::clone(
+                    watch.or_insert_with(|| self.watches.watch(spec)),
+                ))
+            });
+            watches.collect()
         };
+        let is_healthy = |watch: &&Arc<SharedWatch>| watch.health().problem.is_none();
         let listed = async {
-            for watch in watches
-                .iter()
-                .filter(|watch| watch.health().problem.is_none())
-            {
+            for watch in watches.iter().filter(is_healthy) {
                 watch.completed().await;
             }
         };
         let _ = timeout(LISTING, listed).await;
+        watches.iter().filter(is_healthy).count() == of_kinds
     }
 
     /// Forgets a Work that is gone.

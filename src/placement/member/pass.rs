@@ -37,11 +37,14 @@ use super::applier::{Applier, Phase};
 use super::sides::{APPLIED_WORK, MemberSides, now};
 
 mod deletion;
+mod handover;
 mod manifests;
 mod requests;
 
 /// Manifests that are applied at a time.
 const PARALLEL: usize = 8;
+/// The time after which objects are looked at again whose kind cannot be watched.
+const UNWATCHED: Duration = Duration::from_mins(15);
 /// The kind of definitions of kinds.
 const DEFINITION: &str = "CustomResourceDefinition";
 
@@ -52,7 +55,7 @@ pub struct WorkPass<'a> {
     /// The phase at the start. A decision of one phase is not sent in another.
     phase: Phase,
     /// The time until a write is permitted that another writer keeps undoing.
-    postpone: Mutex<Option<Duration>>,
+    postponed: Mutex<Option<Duration>>,
 }
 
 /// An object as its type. Nothing may follow from one that cannot be read.
@@ -123,11 +126,26 @@ impl WorkOptions {
 struct SettledManifest {
     finding: Finding,
     uid: Option<String>,
+    /// Whether a request failed that may succeed later.
+    is_retried: bool,
 }
 
 impl From<Finding> for SettledManifest {
     fn from(finding: Finding) -> Self {
-        Self { finding, uid: None }
+        let is_retried = matches!(
+            finding.reason,
+            Reason::ManifestApplyFailed
+                | Reason::FailedToFindObjInMemberCluster
+                | Reason::FailedToRunDriftDetection
+                | Reason::FailedToReportDiff
+                | Reason::FoundDriftsInDegradedMode
+                | Reason::FoundDiffInDegradedMode
+        );
+        Self {
+            finding,
+            uid: None,
+            is_retried,
+        }
     }
 }
 
@@ -137,7 +155,7 @@ impl<'a> WorkPass<'a> {
             at,
             name,
             phase: at.phase(),
-            postpone: Mutex::default(),
+            postponed: Mutex::default(),
         }
     }
 
@@ -158,8 +176,8 @@ impl<'a> WorkPass<'a> {
             Phase::Joined if work.in_deletion() => self.delete(&work).await,
             Phase::Joined => self.apply(work, begun).await,
         };
-        let postpone = *self.postpone.lock();
-        match (done, postpone) {
+        let postponed = *self.postponed.lock();
+        match (done, postponed) {
             (Ok(WorkProgress::Done), _) => Outcome::Settled,
             (Ok(WorkProgress::Later(wait)), _) | (Ok(WorkProgress::Unfinished), Some(wait)) => {
                 Outcome::Again(wait)
@@ -198,7 +216,7 @@ impl<'a> WorkPass<'a> {
                 return Ok(WorkProgress::Done);
             }
         };
-        let mut applied_work = self.applied_work().await?;
+        let mut applied_work = self.applied_work_of(self.name).await?;
         if applied_work.in_deletion() {
             // Its end leads here again.
             return Ok(WorkProgress::Done);
@@ -224,7 +242,7 @@ impl<'a> WorkPass<'a> {
         let keys = items
             .iter()
             .filter_map(|item| Some(item.place.as_ref().ok()?.1.clone()));
-        self.at.follow(self.name, keys.collect()).await;
+        let is_watched = self.at.follow(self.name, keys.collect()).await;
 
         let is_work = |name: &str| self.at.is_work(name);
         let uid = applied_work.uid().unwrap_or_default().to_owned();
@@ -236,7 +254,8 @@ impl<'a> WorkPass<'a> {
         let stuck = if reports {
             applied.status.applied_resources.clone()
         } else {
-            self.remove_leftovers(&items, &read, &applied, &owner).await
+            self.remove_leftovers(&items, &work, &read, &applied, &owner)
+                .await
         };
         let mut before: HashMap<ManifestIdentity, ManifestCondition> = HashMap::new();
         for one in &read.status.manifest_conditions {
@@ -291,8 +310,10 @@ impl<'a> WorkPass<'a> {
         let known = (&applied, &*stuck, &before, reports);
         let (status, is_done) = self.report(at, &items, results, known).await?;
         self.at.numbers.processed(&status, begun.elapsed());
-        Ok(if is_done {
+        Ok(if is_done && is_watched {
             WorkProgress::Done
+        } else if is_done {
+            WorkProgress::Later(UNWATCHED)
         } else {
             WorkProgress::Unfinished
         })
@@ -330,16 +351,8 @@ impl<'a> WorkPass<'a> {
             bool,
         ),
     ) -> Result<(WorkStatus, bool), WorkPassError> {
-        let is_retried = |settled: &SettledManifest| {
-            matches!(
-                settled.finding.reason,
-                Reason::ManifestApplyFailed
-                    | Reason::FailedToFindObjInMemberCluster
-                    | Reason::FailedToRunDriftDetection
-                    | Reason::FailedToReportDiff
-            )
-        };
-        let is_done = (reports || stuck.is_empty()) && !results.values().any(is_retried);
+        let is_retried = results.values().any(|settled| settled.is_retried);
+        let is_done = (reports || stuck.is_empty()) && !is_retried;
         let now = now();
         let mut listed = Vec::new();
         let mut manifests = Vec::new();
@@ -454,9 +467,9 @@ impl<'a> WorkPass<'a> {
         Err((Reason::FailedToFindObjInMemberCluster, problem))
     }
 
-    /// The `AppliedWork`, made if there is none.
-    async fn applied_work(&self) -> Result<Arc<Object>, WorkPassError> {
-        let key = MemberSides::applied_work(self.name);
+    /// The `AppliedWork` of a Work, made if there is none.
+    async fn applied_work_of(&self, name: &str) -> Result<Arc<Object>, WorkPassError> {
+        let key = MemberSides::applied_work(name);
         match self.at.cache.get(&key) {
             Seen::Present(object) if !object.is_fragment() => return Ok(object),
             Seen::Present(_) => return self.found(&Request::Read { key }).await,
@@ -464,8 +477,8 @@ impl<'a> WorkPass<'a> {
         }
         let object = json!({
             "apiVersion": APPLIED_WORK.api_version(), "kind": APPLIED_WORK.kind,
-            "metadata": {"name": **self.name},
-            "spec": {"workName": **self.name, "workNamespace": member_namespace(&self.at.sides.name)},
+            "metadata": {"name": name},
+            "spec": {"workName": name, "workNamespace": member_namespace(&self.at.sides.name)},
         });
         let object = Object::new(object).map_err(|error| WorkPassError(error.to_string()))?;
         let created = self
@@ -477,93 +490,6 @@ impl<'a> WorkPass<'a> {
         match created {
             Answer::Failed(Failure::AlreadyExists) => self.found(&Request::Read { key }).await,
             other => Self::object(other),
-        }
-    }
-
-    /// Removes objects of manifests that are gone; returns those that could not be removed.
-    async fn remove_leftovers(
-        &self,
-        items: &[Item],
-        work: &Work,
-        applied: &AppliedWork,
-        owner: &Owner<'_>,
-    ) -> Vec<AppliedResource> {
-        let wanted: HashSet<ManifestIdentity> = items
-            .iter()
-            .map(|item| identity(&item.identifier))
-            .collect();
-        // The object of a manifest that cannot be read is not known: it could be any.
-        let is_readable = |item: &Item| !matches!(&item.place, Err((Reason::DecodingErred, _)));
-        let is_known = items.iter().all(is_readable);
-        let mut left: BTreeMap<ManifestIdentity, AppliedResource> = BTreeMap::new();
-        let from_work = work
-            .status
-            .manifest_conditions
-            .iter()
-            .map(|one| AppliedResource {
-                identifier: one.identifier.clone(),
-                uid: String::new(),
-            });
-        for one in applied
-            .status
-            .applied_resources
-            .iter()
-            .cloned()
-            .chain(from_work)
-        {
-            let id = identity(&one.identifier);
-            if !id.3.is_empty() && !wanted.contains(&id) {
-                left.entry(id).or_insert(one);
-            }
-        }
-        let mut stuck = Vec::new();
-        for one in left.into_values() {
-            if !is_known {
-                stuck.push(one);
-            } else if let Err(WorkPassError(problem)) = self.remove(&one, owner).await {
-                let (kind, name) = (&one.identifier.kind, &one.identifier.name);
-                warn!(
-                    work = &**self.name,
-                    kind, name, problem, "cannot remove an object"
-                );
-                stuck.push(one);
-            }
-        }
-        stuck
-    }
-
-    /// Deletes an object that belongs to this Work alone; one with other owners loses this one.
-    async fn remove(
-        &self,
-        resource: &AppliedResource,
-        owner: &Owner<'_>,
-    ) -> Result<(), WorkPassError> {
-        let placed = self.at.sides.find(&resource.identifier).await;
-        // A kind that the member does not serve has no objects.
-        let Some(key) = placed.map_err(|error| WorkPassError(error.to_string()))? else {
-            return Ok(());
-        };
-        let object = match self.send(&Request::Read { key: key.clone() }).await? {
-            Answer::Object(object) => object,
-            Answer::Gone => return Ok(()),
-            Answer::Failed(failure) => return Err(failure.into()),
-            Answer::Listed(_) => {
-                return Err(WorkPassError(
-                    "the member returned a list instead of an object".to_owned(),
-                ));
-            }
-        };
-        if !owner.owns(object.as_value()) || object.in_deletion() {
-            return Ok(());
-        }
-        let request = match owner.without_owner(object.as_value()) {
-            Some(others) => owned_by(key, &object, &others),
-            None => Request::delete(key, object.uid().unwrap_or_default()),
-        };
-        match self.send(&request).await? {
-            Answer::Failed(Failure::NotFound | Failure::OtherIncarnation) => Ok(()),
-            Answer::Failed(failure) => Err(failure.into()),
-            _ => Ok(()),
         }
     }
 }

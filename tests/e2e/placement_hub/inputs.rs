@@ -2,6 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use testbed::{SOON, eventually, unique};
+
+use crate::federation::world::Way;
 
 use super::world::{
     CLUSTER, PLACEMENT, World, crp, is_available, namespace_selector, reasons, report_member_at,
@@ -353,5 +356,121 @@ async fn snapshots_that_are_lost_are_made_again_and_works_that_are_doubled_are_t
     until_count(&way, &works("lost-1"), 3).await;
     way.delete(&format!("{}/second", works("lost-1"))).await?;
     world.until_available("lost").await?;
+    Ok(())
+}
+
+/// Refuses a kind of request about the Works of a member; returns the path of what puts the refusal into force.
+async fn refuse_works(way: &Way, member: &str, operation: &str) -> Result<String> {
+    let of_member = format!("fleet-member-{member}");
+    let of_member = json!({"matchLabels": {"kubernetes.io/metadata.name": of_member}});
+    let rule = json!({
+        "apiGroups": ["placement.kubernetes-fleet.io"], "apiVersions": ["*"],
+        "operations": [operation], "resources": ["works"],
+    });
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let policy = json!({
+        "metadata": {"name": member},
+        "spec": {
+            "matchConstraints": {"namespaceSelector": of_member, "resourceRules": [rule]},
+            "validations": [{"expression": "false", "message": "it takes no Work"}],
+        },
+    });
+    way.create(policies, &policy).await?;
+    let binding = json!({
+        "metadata": {"name": member},
+        "spec": {"policyName": member, "validationActions": ["Deny"]},
+    });
+    let bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    way.create(bindings, &binding).await?;
+    let all = works(member);
+    let work = json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "Work",
+        "metadata": {"name": "tried"}, "spec": {"workload": {"manifests": []}},
+    });
+    if operation == "UPDATE" {
+        way.create(&all, &work).await?;
+    }
+    eventually(SOON, "the policy is in force", async || {
+        let tried = match operation {
+            "UPDATE" => {
+                let patch = json!({"metadata": {"labels": {"tried": unique("t")}}});
+                way.patch(&format!("{all}/tried?dryRun=All"), &patch).await
+            }
+            _ => way.create(&format!("{all}?dryRun=All"), &work).await,
+        };
+        let why = format!("{:#}", tried.err().context("it is not refused yet")?);
+        ensure!(why.contains("it takes no Work"), "{why}");
+        Ok(())
+    })
+    .await;
+    Ok(format!("{bindings}/{member}"))
+}
+
+/// The status of a placement waits for the answers of members, but not for ever.
+#[tokio::test]
+async fn a_member_that_takes_no_work_is_told_of_while_another_one_does_not_answer() -> Result<()> {
+    let world = World::shared().await?;
+    let way = world.way()?;
+    let members = ["takes-none", "is-mute"];
+    world.join(&members, json!({})).await?;
+    world.mute("is-mute", true);
+    refuse_works(&way, "takes-none", "CREATE").await?;
+    world.application("refused", "c").await?;
+    let spec =
+        json!({"policy": fixed(&members), "resourceSelectors": namespace_selector("refused")});
+    world.place("refused", spec).await?;
+    way.until(&crp("refused"), |placement| {
+        let conditions = &cluster(placement, "takes-none")["conditions"];
+        says(conditions, "WorkSynchronized False SyncWorkFailed")
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_leaves_a_member_whose_works_cannot_be_updated() -> Result<()> {
+    let world = World::shared().await?;
+    let way = world.way()?;
+    world.join(&["keeps-all"], json!({})).await?;
+    world.application("kept", "c").await?;
+    let envelopes = "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/kept/resourceenvelopes";
+    let inner = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "inner", "namespace": "kept"}});
+    let envelope = json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope",
+        "metadata": {"name": "e"}, "data": {"inner": inner},
+    });
+    way.create(envelopes, &envelope).await?;
+    let spec =
+        json!({"policy": fixed(&["keeps-all"]), "resourceSelectors": namespace_selector("kept")});
+    world.place("kept", spec).await?;
+    world.until_available("kept").await?;
+    let count = async || -> Result<usize> {
+        let all = way.get(&works("keeps-all")).await?.context("a list")?;
+        let items = all["items"].as_array().context("items")?.iter();
+        Ok(items
+            .filter(|work| work["metadata"]["name"] != "tried")
+            .count())
+    };
+    ensure!(count().await? == 2, "one Work is for the envelope");
+    let refusal = refuse_works(&way, "keeps-all", "UPDATE").await?;
+    // What was in the envelope is an object of its own now.
+    way.create("/api/v1/namespaces/kept/configmaps", &inner)
+        .await?;
+    way.delete(&format!("{envelopes}/e")).await?;
+    way.until(&crp("kept"), |placement| {
+        let conditions = &cluster(placement, "keeps-all")["conditions"];
+        says(conditions, "WorkSynchronized False SyncWorkFailed")
+    })
+    .await;
+    ensure!(count().await? == 2, "nothing is deleted before");
+    way.delete(&refusal).await?;
+    eventually(SOON, "the Work of the envelope goes", async || {
+        let left = count().await?;
+        ensure!(left == 1, "{left} Works");
+        Ok(())
+    })
+    .await;
+    world.until_available("kept").await?;
     Ok(())
 }

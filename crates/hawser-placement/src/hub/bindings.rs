@@ -7,6 +7,7 @@ use super::{HubWrite, ObjectName, Stages};
 use crate::names;
 use crate::overrides::Overrides;
 use crate::snapshots::Scope;
+use crate::status::settle_binding;
 use crate::status::size::fit_binding;
 use crate::status::works::{Pass, conditions, problems};
 use crate::types::binding::{Binding, BindingState, BindingStatus, ResourceSnapshot};
@@ -52,9 +53,13 @@ pub(super) fn release(view: &PlacementView<'_>, binding: &Binding, stages: &mut 
             &[names::WORK_FINALIZER],
         ));
     } else {
+        let is_refused = |work: &&WorkOutline| {
+            let parent = work.metadata.label(names::PARENT_BINDING);
+            parent.is_some_and(|parent| view.failures.works.contains_key(parent))
+        };
         let alive = works
             .into_iter()
-            .filter(|work| !work.metadata.in_deletion());
+            .filter(|work| !work.metadata.in_deletion() && !is_refused(work));
         stages.push(alive.map(|work| HubWrite::delete(KIND, &work.metadata)));
     }
 }
@@ -241,17 +246,28 @@ impl BindingReport {
     }
 }
 
+/// The state of a binding in the rollout of the latest resources.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum RolloutProgress {
+    /// The strategy does not permit the update yet.
+    Held,
+    /// The binding has the latest resources.
+    Started,
+    /// The rollout has not decided about the binding yet.
+    Undecided,
+}
+
 /// The status of a binding, if it says something else than before.
 pub(super) fn status(
     view: &PlacementView<'_>,
     placement: &Placement,
     binding: &Binding,
-    is_held: bool,
+    progress: RolloutProgress,
 ) -> Option<BindingReport> {
     if binding.metadata.in_deletion() {
         return None;
     }
-    let mut all: Vec<Condition> = rollout(view, placement, binding, is_held)
+    let mut all: Vec<Condition> = rollout(view, placement, binding, progress)
         .into_iter()
         .collect();
     let mut status = BindingStatus::default();
@@ -288,7 +304,7 @@ pub(super) fn status(
             duplicates = Some(cause);
         }
     }
-    crate::status::settle(&mut all, &binding.status.conditions);
+    settle_binding(&mut all, &binding.status.conditions);
     status.conditions = all;
     fit_binding(&mut status);
     let old = &binding.status;
@@ -314,11 +330,13 @@ fn rollout(
     view: &PlacementView<'_>,
     placement: &Placement,
     binding: &Binding,
-    is_held: bool,
+    progress: RolloutProgress,
 ) -> Option<Condition> {
     let known = condition(&binding.status.conditions, "RolloutStarted").cloned();
-    let is_bound = binding.spec.state == BindingState::Bound;
-    if placement.spec.is_external() || !(is_held || is_bound) {
+    let is_held = progress == RolloutProgress::Held;
+    let has_started =
+        progress == RolloutProgress::Started && binding.spec.state == BindingState::Bound;
+    if placement.spec.is_external() || !(is_held || has_started) {
         return known;
     }
     let (status, reason, message) = if is_held {

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::bindings::{self, WorkWrites};
+use super::bindings::{self, RolloutProgress, WorkWrites};
 use super::{HubWrite, ObjectName, Stages, reports};
 use crate::members::Members;
 use crate::names;
@@ -167,6 +167,9 @@ fn delete(view: &PlacementView<'_>, placement: &Placement, round: &mut HubRound)
         let is_told = |work: &&WorkOutline| work.metadata.annotation(names::PROPAGATION).is_some();
         let told = json!({"metadata": {"annotations": {names::PROPAGATION: "Abandon"}}});
         let works = view.works.iter().filter(|work| !is_told(work));
+        if !view.failures.works.is_empty() && works.clone().next().is_some() {
+            return;
+        }
         let tell = works.map(|work| HubWrite::patch("Work", &work.metadata, told.clone()));
         round.stages.push(tell);
     }
@@ -220,16 +223,16 @@ fn prepare(
     }
     let plan = plan_policy(placement, view.scope, view.policies)?;
     let all = view.policies.iter().map(|one| &one.metadata);
-    let mut merge_stages = HubRound::default();
-    snapshots(view.scope.policy_snapshot(), plan, &all, &mut merge_stages);
-    if !merge_stages.stages.is_empty() {
+    let mut taken = HubRound::default();
+    snapshots(view.scope.policy_snapshot(), plan, &all, &mut taken);
+    if !taken.stages.is_empty() {
         let mut other = HubRound::default();
         // Its problems are told of when it is the only step with anything to say.
         if resources(view, placement, &mut other).is_ok() {
-            merge_stages.stages.merge_stages(other.stages);
+            taken.stages.merge_stages(other.stages);
         }
     }
-    round.stages.then(merge_stages.stages);
+    round.stages.then(taken.stages);
     Ok(())
 }
 
@@ -531,7 +534,13 @@ fn rollout_step(
             }
         }
     }
-    let plan = rollout::plan(&placement.spec, view.bindings, &desired, view.now)?;
+    // What a member that leaves has applied stays in it, so that its binding waits until it is gone. Then nothing
+    // becomes less available.
+    let stays = |binding: &Binding| {
+        let cluster = view.clusters.get(&binding.spec.target_cluster);
+        cluster.is_none_or(|one| one.metadata.in_deletion())
+    };
+    let plan = rollout::plan(&placement.spec, view.bindings, &desired, stays, view.now)?;
     Ok(RolloutStep {
         plan,
         desired,
@@ -585,17 +594,13 @@ fn roll_out(
         spec["clusterResourceOverrideSnapshots"] = json!(desired.cluster_overrides);
         spec["resourceOverrideSnapshots"] = json!(desired.overrides);
     }
-    let cluster = |binding: &Binding| view.clusters.get(&binding.spec.target_cluster);
-    // What a member that leaves has applied stays in it, so that its binding waits until it is gone. Then nothing
-    // becomes less available.
-    let removed = plan.remove.iter().filter_map(find);
-    let removed = removed.filter(|one| cluster(one).is_some_and(|one| !one.metadata.in_deletion()));
     let orphaned = view.bindings.iter().filter(|one| {
+        let cluster = view.clusters.get(&one.spec.target_cluster);
         one.spec.state == BindingState::Unscheduled
             && !one.metadata.in_deletion()
-            && cluster(one).is_none()
+            && cluster.is_none()
     });
-    let removed = removed.chain(orphaned);
+    let removed = plan.remove.iter().filter_map(find).chain(orphaned);
     let removed = removed.map(|one| HubWrite::delete(kind, &one.metadata));
     let removed: Vec<HubWrite> = removed.collect();
     let is_removed = |name: &str| plan.remove.iter().any(|removed| removed == name);
@@ -633,11 +638,21 @@ fn statuses(
     placement: &Placement,
     round: &mut HubRound,
 ) -> Result<(), DecideError> {
-    let plan = rollout_step(view, placement)?.plan;
+    let RolloutStep { plan, desired, .. } = rollout_step(view, placement)?;
     let mut written = Vec::new();
     for binding in view.bindings {
-        let is_held = plan.hold.contains(&binding.metadata.name);
-        let of = bindings::status(view, placement, binding, is_held);
+        let name = &binding.metadata.name;
+        let progress = if plan.hold.contains(name) {
+            RolloutProgress::Held
+        } else if desired
+            .get(name)
+            .is_some_and(|desired| !rollout::is_stale(binding, desired))
+        {
+            RolloutProgress::Started
+        } else {
+            RolloutProgress::Undecided
+        };
+        let of = bindings::status(view, placement, binding, progress);
         round
             .warnings
             .extend(of.iter().filter_map(|of| of.warning(view.scope, binding)));

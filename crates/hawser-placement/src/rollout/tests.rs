@@ -55,7 +55,7 @@ fn planned(spec: &PlacementSpec, bindings: &[Binding], snapshot: &str) -> Rollou
         .iter()
         .map(|one| (name(one), desired.clone()))
         .collect();
-    plan(spec, bindings, &desired, now()).unwrap()
+    plan(spec, bindings, &desired, |_| false, now()).unwrap()
 }
 
 fn fixed(names: &[&str]) -> Value {
@@ -220,7 +220,7 @@ fn limits_are_rounded_up_and_must_be_readable() {
         (Some(3), Some(7), None, None)
     );
     let spec = spec(&Value::Null, &json!({"maxSurge": "many"}));
-    let error = plan(&spec, &[], &BTreeMap::new(), now())
+    let error = plan(&spec, &[], &BTreeMap::new(), |_| false, now())
         .unwrap_err()
         .to_string();
     assert_eq!(

@@ -421,6 +421,14 @@ fn problems_name_the_envelope_and_are_sorted() {
     work.status.manifest_conditions = ["b", "a"]
         .map(|name| serde_json::from_value(manifest(name)).unwrap())
         .into();
+    let not_applied = json!({"type": "Applied", "status": "False", "reason": "SomeManifestsNotApplied",
+                             "message": "", "lastTransitionTime": NOW, "observedGeneration": 1});
+    work.metadata.generation = 2;
+    work.status.conditions = vec![serde_json::from_value(not_applied).unwrap()];
+    // The member has listed the manifests of this generation and not applied them yet.
+    let found = super::works::problems(&[work.clone()]);
+    assert_eq!((found.failed.len(), found.drifted.len()), (0, 2));
+    work.status.conditions[0].observed_generation = 2;
     let found = super::works::problems(&[work]);
     let names: Vec<&str> = found
         .failed

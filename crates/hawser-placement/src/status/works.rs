@@ -96,7 +96,6 @@ pub fn conditions(
             break;
         }
     }
-    super::settle(&mut all, &binding.status.conditions);
     all
 }
 
@@ -189,8 +188,15 @@ pub struct ResourceProblems {
 pub fn problems(works: &[WorkOutline]) -> ResourceProblems {
     let mut all = ResourceProblems::default();
     for work in works {
+        let has_failed = |type_: &str| {
+            let found = condition(&work.status.conditions, type_);
+            found.is_some_and(|one| {
+                one.status == ConditionStatus::False && one.is_fresh(work.metadata.generation)
+            })
+        };
+        let has_failed = has_failed("Applied") || has_failed("Available");
         for manifest in &work.status.manifest_conditions {
-            collect(&identifier(work, manifest), manifest, &mut all);
+            collect(&identifier(work, manifest), manifest, has_failed, &mut all);
         }
     }
     all.failed.sort_by(|a, b| a.identifier.cmp(&b.identifier));
@@ -228,13 +234,15 @@ fn identifier(work: &WorkOutline, manifest: &ManifestCondition) -> ResourceIdent
 fn collect(
     identifier: &ResourceIdentifier,
     manifest: &ManifestCondition,
+    has_failed: bool,
     all: &mut ResourceProblems,
 ) {
     let is_false = |type_: &str| {
         let found = condition(&manifest.conditions, type_);
         found.filter(|found| found.status == ConditionStatus::False)
     };
-    if let Some(failure) = is_false("Applied").or_else(|| is_false("Available")) {
+    // A Work that is being applied lists manifests as not applied yet.
+    if has_failed && let Some(failure) = is_false("Applied").or_else(|| is_false("Available")) {
         all.failed.push(FailedPlacement {
             identifier: identifier.clone(),
             condition: failure.clone(),

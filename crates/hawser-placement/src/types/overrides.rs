@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub struct ClusterResourceOverrideSpec {
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "(has(oldSelf.placement) && has(self.placement) && oldSelf.placement == self.placement) || (!has(oldSelf.placement) && !has(self.placement))",
      "message": "The placement field is immutable"},
-]))]
+]), transform = without_default_scope)]
 pub struct ResourceOverrideSpec {
     /// The placement that is overridden; every placement if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +50,16 @@ pub struct ResourceOverrideSpec {
     pub resource_selectors: Vec<ResourceSelector>,
     /// The rules.
     pub policy: OverridePolicy,
+}
+
+/// Removes the default of a placement's scope: an override of a namespace may be about either kind of placement.
+fn without_default_scope(schema: &mut Schema) {
+    for path in ["/properties/placement", "/properties/placement/anyOf/0"] {
+        let scope = schema.pointer_mut(&format!("{path}/properties/scope"));
+        if let Some(Value::Object(scope)) = scope {
+            scope.remove("x-default");
+        }
+    }
 }
 
 /// A placement by its name.

@@ -47,6 +47,10 @@ impl WorkPass<'_> {
             })
             .await?;
         }
+        let is_work = |name: &str| self.at.is_work(name);
+        let owner = self.owner(&applied, &is_work);
+        let objects = listed(work, &applied)?;
+        self.hand_over(work, objects.values(), &owner).await?;
         if applied.in_deletion() {
             return self.wait(work, &applied).await;
         }
@@ -93,19 +97,13 @@ impl WorkPass<'_> {
         owners: impl Fn(&Object, &Owner<'_>) -> Option<Vec<Value>>,
     ) -> Result<(), WorkPassError> {
         let is_work = |name: &str| self.at.is_work(name);
-        let owner = Owner {
-            name: self.name,
-            uid: applied.uid().unwrap_or_default(),
-            is_work: &is_work,
-        };
+        let owner = self.owner(applied, &is_work);
         let (owner, owners) = (&owner, &owners);
         let changed = listed(work, applied)?.into_values().map(|one| async move {
-            let placed = self.at.sides.find(&one).await;
-            // A kind that the member does not serve has no objects.
-            let Some(key) = placed.map_err(|error| WorkPassError(error.to_string()))? else {
-                return Ok(());
-            };
-            self.remove_owner(key, owner, owners).await
+            match self.known_place(&one).await? {
+                Some(key) => self.remove_owner(key, owner, owners).await,
+                None => Ok(()),
+            }
         });
         stream::iter(changed)
             .buffer_unordered(PARALLEL)
@@ -128,10 +126,40 @@ impl WorkPass<'_> {
         let Some(owners) = owners(&object, owner) else {
             return Ok(());
         };
-        match self.send(&owned_by(key, &object, &owners)).await? {
+        self.set_owners(key, &object, &owners).await
+    }
+
+    pub(super) async fn set_owners(
+        &self,
+        key: Key,
+        object: &Object,
+        owners: &[Value],
+    ) -> Result<(), WorkPassError> {
+        match self.send(&owned_by(key, object, owners)).await? {
             Answer::Failed(Failure::NotFound | Failure::OtherIncarnation) => Ok(()),
             Answer::Failed(failure) => Err(failure.into()),
             _ => Ok(()),
+        }
+    }
+
+    /// The place of an object; `None` if the member does not serve its kind, so that there is none.
+    pub(super) async fn known_place(
+        &self,
+        one: &WorkResourceIdentifier,
+    ) -> Result<Option<Key>, WorkPassError> {
+        let placed = self.at.sides.find(one).await;
+        placed.map_err(|error| WorkPassError(error.to_string()))
+    }
+
+    fn owner<'o>(
+        &'o self,
+        applied: &'o Object,
+        is_work: &'o (dyn Fn(&str) -> bool + Sync),
+    ) -> Owner<'o> {
+        Owner {
+            name: self.name,
+            uid: applied.uid().unwrap_or_default(),
+            is_work,
         }
     }
 }

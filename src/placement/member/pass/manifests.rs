@@ -65,14 +65,17 @@ impl WorkPass<'_> {
                 }
                 Verdict::Compare(purpose) => {
                     let there = there.unwrap_or(&Value::Null);
-                    let compared = self.compare(manifest, key, there, strategy).await;
-                    match judge(purpose, compared?, there) {
+                    let compared = self.compare(manifest, key, there, strategy).await?;
+                    let has_failed = compared.is_err();
+                    match judge(purpose, compared, there) {
                         Some(finding) if finding.reason.is_applied() => {
                             return Ok(self.applied(finding, manifest, there, orders));
                         }
                         Some(finding) => {
-                            let uid = owner.owns(there).then(|| uid(there));
-                            return Ok(SettledManifest { finding, uid });
+                            let mut settled = SettledManifest::from(finding);
+                            settled.uid = owner.owns(there).then(|| uid(there));
+                            settled.is_retried |= has_failed;
+                            return Ok(settled);
                         }
                         None => {}
                     }
@@ -154,8 +157,8 @@ impl WorkPass<'_> {
             found.observed = report::observed(live);
         }
         SettledManifest {
-            finding: found,
             uid: Some(uid(live)),
+            ..found.into()
         }
     }
 
@@ -187,8 +190,9 @@ impl WorkPass<'_> {
             Err(Failure::Invalid(_)) => {
                 Ok(Ok((compare::differences(live, &manifest.object), true)))
             }
-            Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => {
-                Err(WorkPassError(problem))
+            Err(Failure::NotSent(problem)) => Err(WorkPassError(problem)),
+            Err(failure @ Failure::Unavailable(_)) if !self.at.sides.is_ready().await => {
+                Err(failure.into())
             }
             Err(failure) => Ok(Err(failure.to_string())),
         }

@@ -120,8 +120,8 @@ impl WorkPass<'_> {
     }
 
     fn postpone(&self, contest: WriteConflict) -> Failure {
-        let mut postpone = self.postpone.lock();
-        *postpone = postpone.into_iter().chain([contest.wait]).min();
+        let mut postponed = self.postponed.lock();
+        *postponed = postponed.into_iter().chain([contest.wait]).min();
         Failure::Contested(contest.place)
     }
 }

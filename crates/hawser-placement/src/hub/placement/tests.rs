@@ -25,6 +25,8 @@ pub(in crate::hub) struct Model {
     pub(in crate::hub) log: Vec<String>,
     /// What cannot be written.
     failures: Arc<WriteFailures>,
+    /// Members cannot tell whether what they applied is available.
+    is_untrackable: bool,
 }
 
 pub(in crate::hub) fn merge(into: &mut Value, patch: &Value) {
@@ -183,6 +185,11 @@ impl Model {
 
     /// The members report that all Works are applied and available.
     pub(in crate::hub) fn report(&mut self) {
+        let available = if self.is_untrackable {
+            "WorkNotTrackable"
+        } else {
+            "AllManifestsAvailable"
+        };
         for work in self.objects.iter_mut().filter(|one| one["kind"] == "Work") {
             let generation = work["metadata"]["generation"].clone();
             let is = |type_: &str, reason: &str| {
@@ -190,7 +197,7 @@ impl Model {
                 "message": "", "observedGeneration": generation, "lastTransitionTime": TIME})
             };
             work["status"] = json!({"conditions": [
-                is("Applied", "AllManifestsApplied"), is("Available", "AllManifestsAvailable")]});
+                is("Applied", "AllManifestsApplied"), is("Available", available)]});
         }
         // Agents let go what is in deletion.
         for work in self.objects.iter_mut().filter(|one| one["kind"] == "Work") {
@@ -214,8 +221,12 @@ impl Model {
         panic!("it never rests: {:#?}", self.log);
     }
 
+    fn placements(&self) -> Vec<Placement> {
+        self.all("ClusterResourcePlacement")
+    }
+
     fn placement(&self) -> Placement {
-        self.all("ClusterResourcePlacement").remove(0)
+        self.placements().remove(0)
     }
 
     /// Type and status of the placement's conditions.
@@ -247,6 +258,10 @@ impl Model {
             .map(|one| one.observed_resource_index)
             .collect()
     }
+}
+
+fn fixed(names: &[&str]) -> Value {
+    json!({"placementType": "PickFixed", "clusterNames": names})
 }
 
 fn everywhere() -> Model {
@@ -295,7 +310,7 @@ fn a_placement_comes_to_all_members_and_its_conditions_follow_each_other() {
 
 #[test]
 fn writes_follow_the_order_of_a_rollout() {
-    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+    let mut model = Model::new(fixed(&["a"]));
     model.settle();
     let kinds = model.log.iter().map(|line| {
         let mut words = line.split(' ');
@@ -534,7 +549,7 @@ fn a_change_that_is_interrupted_reaches_all_members_where_one_snapshot_is_kept()
 
 #[test]
 fn a_work_whose_binding_is_gone_is_taken_over() {
-    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+    let mut model = Model::new(fixed(&["a"]));
     model.come_to_rest();
     model
         .objects
@@ -558,7 +573,7 @@ fn a_work_whose_binding_is_gone_is_taken_over() {
 
 #[test]
 fn what_a_leaving_member_applied_stays_until_the_member_is_gone() {
-    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a", "b"]}));
+    let mut model = Model::new(fixed(&["a", "b"]));
     model.come_to_rest();
     model.members[0].metadata.deletion_timestamp = Some(TIME.to_owned());
     model.settle();
@@ -620,7 +635,7 @@ fn a_copy_that_cannot_be_written_stops_nothing() {
 
 #[test]
 fn two_works_of_one_envelope_are_told_of_and_left_alone() {
-    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+    let mut model = Model::new(fixed(&["a"]));
     model.resources.push(json!({
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope",
         "metadata": {"name": "e", "namespace": "app"},
@@ -651,7 +666,7 @@ fn two_works_of_one_envelope_are_told_of_and_left_alone() {
 
 #[test]
 fn ten_thousand_resources_become_works_that_can_report_each_of_them() {
-    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+    let mut model = Model::new(fixed(&["a"]));
     for number in 0..10_000 {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
                          "metadata": {"name": format!("many-{number}"), "namespace": "app"}});
@@ -666,4 +681,139 @@ fn ten_thousand_resources_become_works_that_can_report_each_of_them() {
     assert_eq!(model.conditions()[5], "Available True ResourceAvailable");
     let status = json!(model.placement().status);
     assert!(status.to_string().len() < 1_500_000);
+}
+
+#[test]
+fn resources_whose_availability_is_assumed_are_waited_for_after_each_update() {
+    let mut model = everywhere();
+    model.objects[0]["spec"]["strategy"]["rollingUpdate"]["unavailablePeriodSeconds"] = 60.into();
+    model.is_untrackable = true;
+    model.come_to_rest();
+    for binding in model.objects.iter_mut() {
+        if binding["kind"] == "ClusterResourceBinding" {
+            let conditions = binding["status"]["conditions"].as_array_mut().unwrap();
+            for condition in conditions {
+                condition["lastTransitionTime"] = "2026-01-01T11:00:00Z".into();
+            }
+        }
+    }
+    model.resources[1]["data"]["k"] = "2".into();
+    // The member answers before any status is written.
+    loop {
+        let round = model.decide();
+        if round.stages.only_report() {
+            break;
+        }
+        round
+            .stages
+            .into_stages()
+            .flatten()
+            .for_each(|write| model.apply(write));
+    }
+    model.report();
+    model.come_to_rest();
+    let bindings: Vec<Binding> = model.all("ClusterResourceBinding");
+    let updated = bindings.iter();
+    let updated = updated.filter(|one| one.spec.resource_snapshot_name == "p-1-snapshot");
+    assert_eq!(updated.count(), 1, "the others wait for a minute");
+}
+
+#[test]
+fn nothing_is_deleted_before_all_members_know_that_they_keep_what_was_placed() {
+    let mut model = everywhere();
+    model.objects[0]["spec"]["strategy"]["deleteStrategy"] =
+        json!({"propagationPolicy": "Abandon"});
+    model.come_to_rest();
+    model.objects[0]["metadata"]["deletionTimestamp"] = TIME.into();
+    let first: Work = model.all("Work").remove(0);
+    let binding = first.metadata.label(names::PARENT_BINDING).unwrap();
+    model.failures = Arc::new(WriteFailures {
+        works: [(binding.to_owned(), "refused".to_owned())].into(),
+        ..WriteFailures::default()
+    });
+    assert_eq!(model.decide().stages, Stages::default());
+    model.failures = Arc::default();
+    model.settle();
+    assert_eq!(model.placements().len(), 0);
+}
+
+#[test]
+fn a_work_that_cannot_be_deleted_is_not_asked_for_again_in_the_same_pass() {
+    let mut model = everywhere();
+    model.come_to_rest();
+    let binding = |one: &&mut Value| one["kind"] == "ClusterResourceBinding";
+    let leaving = model.objects.iter_mut().find(binding).unwrap();
+    leaving["metadata"]["deletionTimestamp"] = TIME.into();
+    let name = leaving["metadata"]["name"].as_str().unwrap().to_owned();
+    model.failures = Arc::new(WriteFailures {
+        works: [(name, "refused".to_owned())].into(),
+        ..WriteFailures::default()
+    });
+    model.resources[1]["data"]["k"] = "2".into();
+    model.log.clear();
+    model.settle();
+    assert!(!model.log.iter().any(|one| one.starts_with("delete Work")));
+    let went_on = |one: &String| one == "create ClusterResourceSnapshot p-1-snapshot";
+    assert!(model.log.iter().any(went_on), "{:?}", model.log);
+}
+
+#[test]
+fn a_member_that_leaves_takes_nothing_of_what_may_be_removed() {
+    let mut model = Model::new(fixed(&["a", "b", "c"]));
+    model.come_to_rest();
+    model.members[0].metadata.deletion_timestamp = Some(TIME.to_owned());
+    // Another cluster is not wanted any more.
+    model.edit(&json!({"spec": {"policy": fixed(&["a", "c"])}}));
+    model.come_to_rest();
+    let bindings: Vec<Binding> = model.all("ClusterResourceBinding");
+    let clusters: Vec<&str> = bindings
+        .iter()
+        .map(|one| one.spec.target_cluster.as_str())
+        .collect();
+    assert_eq!(clusters, ["a", "c"]);
+}
+
+#[test]
+fn a_rollout_that_waits_for_a_leaving_binding_has_not_started() {
+    let mut model = everywhere();
+    model.come_to_rest();
+    model.resources[1]["data"]["k"] = "2".into();
+    model.settle();
+    let states = |model: &Model| -> Vec<String> {
+        let bindings: Vec<Binding> = model.all("ClusterResourceBinding");
+        let live = bindings.iter().filter(|one| !one.metadata.in_deletion());
+        live.map(|one| {
+            let found = crate::types::condition(&one.status.conditions, "RolloutStarted");
+            found.unwrap().reason.clone()
+        })
+        .collect()
+    };
+    let waiting = [
+        "RolloutStarted",
+        "RolloutNotStartedYet",
+        "RolloutNotStartedYet",
+    ];
+    assert_eq!(states(&model), waiting);
+    let is = |kind: &'static str| move |one: &&Value| one["kind"] == kind;
+    let mut binding = model
+        .objects
+        .iter()
+        .find(is("ClusterResourceBinding"))
+        .unwrap()
+        .clone();
+    let mut work = model.objects.iter().find(is("Work")).unwrap().clone();
+    binding["metadata"]["name"] = "before".into();
+    work["metadata"]["name"] = "before-work".into();
+    work["metadata"]["labels"][names::PARENT_BINDING] = "before".into();
+    for leaving in [&mut binding, &mut work] {
+        leaving["metadata"]["deletionTimestamp"] = TIME.into();
+        leaving["metadata"]["finalizers"] = json!([names::WORK_FINALIZER]);
+    }
+    model.objects.extend([binding, work]);
+    // The first member has answered, so that the next one could go on.
+    for work in model.objects.iter_mut().filter(|one| one["kind"] == "Work") {
+        work["status"]["conditions"] = json!([]);
+    }
+    model.settle();
+    assert_eq!(states(&model), waiting);
 }
