@@ -1,6 +1,7 @@
 //! Membership, and Works that are applied, updated and deleted.
 
 use anyhow::Result;
+use hawser_placement::names::{PARENT_PLACEMENT, PARENT_SNAPSHOT};
 use serde_json::{Value, json};
 use testbed::unique;
 
@@ -237,5 +238,70 @@ async fn a_work_with_many_manifests_is_applied_whole() -> Result<()> {
         .await?
         .unwrap();
     assert_eq!(live["data"]["n"], "299");
+    Ok(())
+}
+
+/// As a snapshot is split otherwise: the hub writes the new Works first, then it deletes those without a use.
+#[tokio::test]
+async fn an_object_that_moves_to_another_work_of_its_placement_is_the_same_object() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let (ns, placement) = (unique("move"), unique("p"));
+    let names = ["one", "two", "three"].map(|part| format!("{placement}-{part}"));
+    let map = |name: &str| config_map(&ns, name, &json!({}));
+    let of = |name: &str, manifests: &[Value], snapshot: &str| {
+        let mut all = work(name, manifests, &json!(null));
+        all["metadata"]["labels"] = json!({PARENT_PLACEMENT: placement});
+        all["metadata"]["annotations"] = json!({PARENT_SNAPSHOT: snapshot});
+        all
+    };
+    let applied = async |name: &str| {
+        hub.until_work(name, "Applied", "AllManifestsApplied").await;
+    };
+    let first = of(&names[0], &[namespace(&ns), map("a"), map("b")], "s-0");
+    hub.create(WORKS, &first).await?;
+    hub.create(WORKS, &of(&names[1], &[map("c")], "s-0"))
+        .await?;
+    applied(&names[0]).await;
+    applied(&names[1]).await;
+    let paths = ["a", "b", "c"].map(|name| format!("{}/{name}", config_maps(&ns)));
+    let mut uids = Vec::new();
+    for path in &paths {
+        let live = member.until_there(path).await;
+        uids.push(live["metadata"]["uid"].clone());
+    }
+
+    // "b" leaves the first Work before the second one has it.
+    let first = of(&names[0], &[namespace(&ns), map("a")], "s-1");
+    hub.patch(&format!("{WORKS}/{}", names[0]), &first).await?;
+    applied(&names[0]).await;
+    let second = of(&names[1], &[map("b"), map("c")], "s-1");
+    hub.patch(&format!("{WORKS}/{}", names[1]), &second).await?;
+    let is_of = |name: &str| {
+        let name = name.to_owned();
+        move |live: &Value| live["metadata"]["ownerReferences"][0]["name"] == *name
+    };
+    member.until(&paths[1], is_of(&names[1])).await;
+    applied(&names[1]).await;
+
+    // "b" and "c" move to a Work that is new, and their Work goes.
+    let third = of(&names[2], &[map("b"), map("c")], "s-2");
+    hub.create(WORKS, &third).await?;
+    let first = of(&names[0], &[namespace(&ns), map("a")], "s-2");
+    hub.patch(&format!("{WORKS}/{}", names[0]), &first).await?;
+    hub.delete(&format!("{WORKS}/{}", names[1])).await?;
+    hub.until_gone(&format!("{WORKS}/{}", names[1])).await;
+    applied(&names[2]).await;
+    for (path, uid) in paths.iter().zip(&uids) {
+        let live = member.until_there(path).await;
+        assert_eq!(live["metadata"]["uid"], *uid, "{path}");
+        assert!(live["metadata"]["deletionTimestamp"].is_null(), "{path}");
+    }
+    // What no Work lists goes.
+    let third = of(&names[2], &[map("c")], "s-3");
+    hub.patch(&format!("{WORKS}/{}", names[2]), &third).await?;
+    let first = of(&names[0], &[namespace(&ns), map("a")], "s-3");
+    hub.patch(&format!("{WORKS}/{}", names[0]), &first).await?;
+    member.until_gone(&paths[1]).await;
     Ok(())
 }
