@@ -131,7 +131,7 @@ impl Search {
 
     /// The orphans of all workspaces, or of one.
     pub async fn find(&self, workspace: Option<&str>) -> Result<Found, OrphansError> {
-        // First the copies: a workspace that binds meanwhile is then known to.
+        // The copies are read before the bindings, so that a workspace that binds meanwhile counts as bound.
         let (copies, states) = (self.copies().await?, self.states().await?);
         let bound = self.bound().await?;
         let is_asked = |cluster: &str| workspace.is_none_or(|only| only == cluster);
@@ -158,7 +158,7 @@ impl Search {
             }
         }
         orphans.sort();
-        // Several objects may have led to one related copy.
+        // Several objects may share one related copy.
         orphans.dedup_by(|a, b| a.path == b.path);
         adopted.sort();
         Ok(Found {
@@ -189,7 +189,7 @@ impl Search {
             } else {
                 self.delete(orphan).await
             };
-            // What it is known by stays as long as anything else is there.
+            // The record of a workspace's copies stays as long as any of them does.
             if removal != Removal::Removed {
                 spared.insert(orphan.workspace.clone());
             }
