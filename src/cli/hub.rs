@@ -28,7 +28,7 @@ use kube_schema::admission::WebhookAddress;
 
 use super::service;
 
-/// Flags of the original that mean nothing here: without a value, and with one.
+/// Flags of KubeFleet's hub agent that have no effect here: without a value, and with one.
 pub(super) const SWITCHES: &[&str] = &[
     "enable-admission-policy-manager",
     "enable-cluster-inventory-apis",

@@ -215,7 +215,7 @@ fn repeat(args: &[Value]) -> Answer {
     Ok(string(text.repeat(count)))
 }
 
-/// A part of a text by bytes; in the middle of a character the original would answer invalid UTF-8.
+/// A part of a text by bytes. In the middle of a character, sprig would return invalid UTF-8.
 fn part(text: &str, from: usize, to: usize) -> Answer {
     if from > to || to > text.len() {
         return Err(format!("slice bounds out of range [{from}:{to}]"));
@@ -468,7 +468,7 @@ fn abbrev_both(args: &[Value]) -> Answer {
     Ok(string(abbreviated(text.as_bytes(), left, width)))
 }
 
-/// Cuts at both ends; by bytes, as the original does.
+/// Cuts at both ends, by bytes as sprig does.
 fn abbreviated(text: &[u8], offset: usize, width: usize) -> String {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if text.len() <= width {
@@ -496,7 +496,7 @@ enum LongWords {
     Broken,
 }
 
-/// Breaks a text into lines at its spaces; by bytes, as the original does.
+/// Breaks a text into lines at its spaces, by bytes as sprig does.
 fn wrapped(width: i64, line_end: &str, long: LongWords, text: &str) -> String {
     let width = usize::try_from(width).unwrap_or(1).max(1);
     let line_end = if line_end.is_empty() { "\n" } else { line_end };
