@@ -216,7 +216,9 @@ fn refusal_text(code: Code) -> &'static str {
         }
         Code::StateTooLarge => "is too large to be copied",
         Code::StateNotKept => "has a value that cannot be copied",
-        Code::MutationFailed => "cannot be processed: it does not fit the rules of the service",
+        Code::MutationFailed => {
+            "cannot be processed: the service failed to convert it; the provider finds the reason in the log"
+        }
         Code::NamingFailed => "cannot be processed: the service could not derive a name for it",
         Code::RulesInvalid => "cannot be processed at the moment: the service is misconfigured",
         Code::NotLinked | Code::NamespaceClosed => {

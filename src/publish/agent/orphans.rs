@@ -56,10 +56,14 @@ pub enum OrphansError {
         #[source]
         source: ConnectError,
     },
-    #[error("the APIExportEndpointSlice {0} has no endpoints: the workspaces are unknown")]
+    #[error(
+        "the APIExportEndpointSlice {0} has no endpoints, so the bound workspaces are unknown: check that it names the right APIExport, and that a workspace binds it"
+    )]
     NoEndpoints(String),
-    #[error("an item of {what} is not an object")]
+    #[error("{what} cannot be read: the server returned a malformed object")]
     NoObject { what: String },
+    #[error("the PublishedResource {name} is invalid: {problem}")]
+    Invalid { name: String, problem: String },
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     #[error("the kind {kind} of group {group:?} is not served: its copies cannot be listed")]
@@ -252,9 +256,11 @@ impl Search {
         let kind = Gvk::new("syncagent.kcp.io", "v1alpha1", "PublishedResource");
         let mut kinds = BTreeMap::new();
         for published in list(service, &kind, PUBLISHED_RESOURCES, "").await? {
-            let what = format!("the PublishedResource {}", published.name());
             let manifest = Manifest::read(published.as_value());
-            let manifest = manifest.map_err(|_| OrphansError::NoObject { what })?;
+            let manifest = manifest.map_err(|problem| OrphansError::Invalid {
+                name: published.name().to_owned(),
+                problem,
+            })?;
             let resource = &manifest.spec.resource;
             let policy = manifest.spec.safety().adopted_on_delete;
             let releases = policy.unwrap_or_default() == AdoptedOnDelete::Release;

@@ -357,15 +357,10 @@ fn camelcase(args: &[Value]) -> Answer {
         .windows(2)
         .any(|w| w[0].is_uppercase() && w[1].is_uppercase())
     {
-        return Err(
-            "words in capital letters are not joined: use lower before camelcase".to_owned(),
-        );
+        return Err("camelcase refuses consecutive capital letters: apply lower first".to_owned());
     }
     if chars.windows(2).any(|w| connector(w[0]) && connector(w[1])) {
-        return Err(
-            "words with several separators between them are not joined: keep one separator"
-                .to_owned(),
-        );
+        return Err("camelcase refuses consecutive separators: keep one between words".to_owned());
     }
     let inner = text.trim_matches(connector);
     let lead = &text[..text.len() - text.trim_start_matches(connector).len()];
