@@ -141,7 +141,7 @@ fn human(plan: &ChangePlan) -> String {
     }
     let workspaces = plan.by_workspace();
     if !workspaces.is_empty() {
-        text.push_str("\n   made  changed  deleted  refused  workspace\n");
+        text.push_str("\ncreated  changed  deleted  refused  workspace\n");
     }
     let mut row = |tally: &WriteCounts, workspace: &str| {
         let WriteCounts {
@@ -182,7 +182,7 @@ fn of_resource(text: &mut String, resource: &ResourceChange) {
         schema,
         ..
     } = resource;
-    let what = if *is_new { "new" } else { "stored" };
+    let what = if *is_new { "new" } else { "changed" };
     let _ = writeln!(text, "PublishedResource {name} ({what})");
     match (schema_before, schema) {
         (Some(before), Some(schema)) if before != schema => {
