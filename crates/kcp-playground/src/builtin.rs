@@ -1,7 +1,7 @@
 //! The kinds that every logical cluster serves without a definition.
 //!
-//! A table lists the kinds, and one file for each family implements their rules. It does not know bindings, custom
-//! resources or HTTP.
+//! A table lists the kinds, and one file for each family implements their rules. This module does not know bindings,
+//! custom resources or HTTP.
 
 use std::sync::Arc;
 

@@ -243,7 +243,7 @@ impl Verbs {
         self.names().contains(&verb)
     }
 
-    /// The verbs of `/status`.
+    /// Whether `/status` has this verb.
     pub(crate) fn allow_status(self, verb: &str) -> bool {
         matches!(verb, "get" | "update" | "patch") && (self == Self::StatusOnly || self.allow(verb))
     }

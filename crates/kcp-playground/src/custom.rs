@@ -1,6 +1,6 @@
 //! Custom resources of a cluster: from its `CustomResourceDefinition`s to the resources that it serves.
 //!
-//! It knows definitions, their life cycle and their compilation; it does not know bindings or HTTP.
+//! This module knows definitions, their life cycle and their compilation; it does not know bindings or HTTP.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -9,7 +9,7 @@
 //! | `builtin` | the kinds that every cluster serves: a table, and the rules of each family |
 //! | `custom` | definitions of custom resources in a cluster: their life cycle, and the resources that they serve |
 //! | `collect` | garbage collection by owner references |
-//! | `plain` | clusters that are no kcp workspaces: their catalogs |
+//! | `plain` | clusters without kcp: their catalogs |
 //! | `planes` | a kcp and a service cluster, started and stopped |
 //! | `kcp` | workspaces, exports, bindings, claims |
 //! | `rest` | verbs, lists, watches and discovery over a store and its catalogs |

@@ -72,7 +72,7 @@ impl Pieces {
         pieces
     }
 
-    /// Like `list`, without separators.
+    /// Like [`new`](Self::new), without separators.
     pub fn joined(head: Vec<u8>, items: Vec<Item>, tail: &'static [u8]) -> Self {
         let size: usize = items.iter().map(Item::size).sum();
         Self {
@@ -94,7 +94,7 @@ impl Pieces {
         self.chunk(usize::MAX)
     }
 
-    /// The next part, of about this size; `None` at the end.
+    /// The next part, of about this size; empty at the end.
     fn chunk(&mut self, wanted: usize) -> Bytes {
         let mut chunk = std::mem::take(&mut self.head);
         let next = self.items.peek().map_or(0, Item::size);

@@ -53,7 +53,7 @@ pub struct PlaygroundOptions {
     /// A file to which each request is written as a line of JSON.
     pub log_sink: Option<Box<dyn Write + Send>>,
     /// Whether the control planes have threads of their own, whose stacks suffice for objects as deep as servers
-    /// accept. Otherwise they share the caller's runtime, and deep objects are refused.
+    /// accept. Otherwise they share the caller's runtime, and objects of such depth are not supported.
     pub own_threads: bool,
 }
 

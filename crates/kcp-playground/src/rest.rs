@@ -1,7 +1,7 @@
 //! The Kubernetes API over the store: verbs, discovery, watches.
 //!
-//! It knows paths, headers and status codes, but no connections. It does not know particular kinds, except namespaces:
-//! the catalog of a scope has its resources and their rules.
+//! This module knows paths, headers and status codes, but no connections. It does not know particular kinds, except
+//! namespaces: the catalog of a scope has its resources and their rules.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -337,7 +337,7 @@ impl Rest {
         Ok(resource)
     }
 
-    /// Like `resource`, for a request, which has to accept a form that is served.
+    /// Like [`find`](Self::find), for a request, which has to accept a form that is served.
     fn meant(&self, read: &dyn Read, call: &Call<'_>, verb: &str) -> Result<Arc<Resource>, Status> {
         let resource = self.find(read, &call.request.scope, &call.path, verb)?;
         call.accepts.best(&resource)?;

@@ -1,7 +1,7 @@
 //! Objects as rows of tables, for people: columns, cells, ages.
 //!
-//! It knows the columns of a kind, and how to render a cell. It does not know HTTP: the API layer decides which parts
-//! of a table are sent.
+//! This module knows the columns of a kind, and how to render a cell. It does not know HTTP: the API layer decides
+//! which parts of a table are sent.
 
 use std::borrow::Cow;
 

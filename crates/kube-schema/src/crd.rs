@@ -1,7 +1,7 @@
 //! Definitions of custom resources: a `CustomResourceDefinition` or kcp's `APIResourceSchema`, checked, completed and
 //! compiled into one form.
 //!
-//! It does not know who serves a definition, its conditions, or stored objects.
+//! This module does not know who serves a definition, its conditions, or stored objects.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Field errors: the field, the kind of the problem, and the message of a kube-apiserver. They become the causes of a
 //! `Status` with reason `Invalid`.
 //!
-//! It does not know HTTP or the meaning of a rule.
+//! This module does not know HTTP or the meaning of a rule.
 
 use std::{borrow::Cow, fmt};
 

@@ -1,7 +1,7 @@
 //! Structural schemas: the processing of a custom object by the server before it is stored.
 //!
 //! A schema is checked and compiled once, when its definition is written. Objects are then pruned, defaulted and
-//! validated by it, including rules in CEL (`x-kubernetes-validations`). It does not know storage, versions or
+//! validated by it, including rules in CEL (`x-kubernetes-validations`). This module does not know storage, versions or
 //! requests.
 //!
 //! Recursion is bounded: a schema has at most [`MAX_DEPTH`] levels and no references. An object is followed only as

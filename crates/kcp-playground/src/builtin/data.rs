@@ -218,7 +218,7 @@ fn map<'o>(object: &'o Object, field: &str) -> impl Iterator<Item = (&'o String,
         .flatten()
 }
 
-/// Decodes a canonical base64 string.
+/// The number of bytes that a canonical base64 string encodes.
 fn decoded_length(value: &Value) -> u64 {
     let text = value.as_str().unwrap_or_default();
     let padding = text.bytes().rev().take_while(|c| *c == b'=').count();

@@ -120,8 +120,8 @@ impl Ownership<'_> {
             set_entries(object, entries);
             return;
         }
-        // No manager owns `managedFields`, so it does not matter that they are compared too. But they are not of the
-        // type to which a conversion checks the object, so they are removed before one.
+        // No manager owns `managedFields`, so comparing them too has no effect. They are removed only before a
+        // conversion to another version, whose type check does not know them.
         let other_versions = managed
             .fields
             .values()

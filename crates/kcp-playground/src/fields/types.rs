@@ -84,7 +84,7 @@ fn anything(members: Type, atomic: bool) -> Atom {
     }
 }
 
-/// The alternative of a type that applies to a value.
+/// The kinds of values that a type allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alternatives {
     scalar: bool,

@@ -74,7 +74,7 @@ fn immutable(admission: &Admission<'_>, object: &Object, field: &str) -> Vec<Fie
     vec![FieldError::invalid(field, is, "field is immutable")]
 }
 
-/// The owner of an object, by the path of its workspace.
+/// Writes the path of the object's workspace to the object.
 fn note_path(read: &dyn Read, admission: &Admission<'_>, object: &mut Object) {
     if let Some(path) = tree::path_of(read, admission.cluster) {
         object.set_annotation(tree::PATH, &path);

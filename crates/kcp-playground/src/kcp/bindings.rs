@@ -22,7 +22,7 @@ pub(super) struct BindingSettler {
     pub(super) delays: Arc<Delays>,
 }
 
-/// The message of a binding while its APIs are being established.
+/// The reason in the conditions of a binding while its APIs are being established.
 const WAITING: &str = "WaitingForEstablished";
 
 impl Settler for BindingSettler {

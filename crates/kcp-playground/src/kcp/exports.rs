@@ -245,7 +245,7 @@ fn make_slice(tx: &mut Tx<'_>, key: &Key, uid: &Value) -> Result<(), Status> {
 }
 
 impl ExportSettler {
-    /// The URL of an export's virtual workspace, as long as the export has a binding.
+    /// Writes the URL of an export's virtual workspace to its slice, as long as the export has a binding.
     fn settle_slice(&self, tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
         let Some(stored) = tx.get(key) else {
             return Ok(());

@@ -29,7 +29,7 @@ pub(super) fn put_changed(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<
     Ok(true)
 }
 
-/// Like `write`, for an object that was changed as plain JSON.
+/// Like [`put_changed`], for an object that was changed as plain JSON.
 pub(super) fn put_value(tx: &mut Tx<'_>, key: &Key, value: Value) -> Result<bool, Status> {
     put_changed(tx, key, Object::new(value).map_err(Status::internal)?)
 }

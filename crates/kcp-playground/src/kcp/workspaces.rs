@@ -331,7 +331,7 @@ fn state(tx: &Tx<'_>, value: &mut Value, initializers: &[String]) {
     conditions::set(value, &stated, &now);
 }
 
-/// Whether a workspace, or its cluster, still waits for an initializer.
+/// The condition that shows whether a workspace, or its cluster, still waits for an initializer.
 pub(super) fn initialized(initializers: &[String]) -> Condition {
     if initializers.is_empty() {
         return Condition::good("WorkspaceInitialized");

@@ -126,7 +126,7 @@ fn publish(schema: &mut Value) {
     }
 }
 
-/// The required fields of an embedded object.
+/// Adds the fields that an embedded object requires.
 fn embed(schema: &mut Value) {
     if let Some(properties) = properties(schema) {
         let text = |description: &str| json!({"description": description, "type": "string"});

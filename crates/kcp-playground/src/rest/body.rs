@@ -83,7 +83,7 @@ pub(super) fn patch(body: &Bytes) -> Result<Document, Status> {
     parse(body)
 }
 
-/// Refuses a strategic merge patch of a kind without merge rules for lists.
+/// The error for an unknown kind of patch. Strategic merge patches need a kind with merge rules for lists.
 pub(super) fn unknown_patch(flavour: Flavour) -> Status {
     let strategic = match flavour {
         Flavour::Custom => "",

@@ -72,7 +72,7 @@ impl Rest {
         write::answer(call, 201, outcome?)
     }
 
-    /// Prepares the object, if that does not depend on other objects.
+    /// The resource of the request, if preparing its object does not depend on other objects.
     fn meant_alone(&self, call: &Call<'_>) -> Option<Arc<Resource>> {
         let found = self.store.read(|read| self.meant(read, call, "create"));
         found.ok().filter(|resource| {

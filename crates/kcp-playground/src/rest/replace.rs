@@ -200,7 +200,7 @@ impl Rest {
             return Ok(Some(gone));
         }
         check_size(call, there.size, &shaped.object)?;
-        // The last state of an object that a controller removed in this transaction.
+        // The last state of the object, in case a controller removes it in this transaction.
         let last = shaped.object.in_deletion().then(|| shaped.object.clone());
         tx.put_stamped(key, shaped.object, shaped.stamp)?;
         tx.report(key);

@@ -56,7 +56,7 @@ pub enum Action {
     Mutate(Value),
 }
 
-/// The verbs of requests for resources, and the methods of others (discovery, probes).
+/// Whether this is a verb of requests for resources, or a method of others (discovery, probes).
 fn is_verb(verb: &str) -> bool {
     const VERBS: [&str; 12] = [
         "get",

@@ -96,7 +96,7 @@ impl<S: AsyncWrite + Unpin> Gathering<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Space for more data; `None` while the buffer is full and the peer does not read.
+    /// The space for more data; pending while the buffer is full and the peer does not read.
     fn room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if let Some(failed) = self.failed {
             return Poll::Ready(Err(failed.into()));

@@ -100,7 +100,7 @@ impl Address {
     }
 }
 
-/// The kind of a virtual workspace of initializers or terminators.
+/// The stage of a virtual workspace of initializers or terminators.
 fn stage(service: &str) -> Option<Stage> {
     match service {
         "initializingworkspaces" => Some(Stage::Initializing),

@@ -1,7 +1,7 @@
 //! Connections: accepting, TLS, HTTP/1.1 and HTTP/2, and closing.
 //!
-//! It does not know Kubernetes. The [`Handler`] interprets requests; this module passes them on, returns the answers,
-//! and closes connections if the handler asks for that.
+//! This module does not know Kubernetes. The [`Handler`] interprets requests; this module passes them on, returns the
+//! answers, and closes connections if the handler asks for that.
 
 use std::convert::Infallible;
 use std::future::Future;

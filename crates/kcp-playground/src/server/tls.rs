@@ -1,6 +1,6 @@
 //! The playground's certificates: one CA and one serving certificate, created at each start.
 //!
-//! It does not know requests. Nothing is written to disk here; [`Certificates::ca_pem`] is for kubeconfigs.
+//! This module does not know requests. Nothing is written to disk here; [`Certificates::ca_pem`] is for kubeconfigs.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

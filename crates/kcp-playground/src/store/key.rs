@@ -137,7 +137,7 @@ pub(crate) struct Range {
     pub table: Table,
     /// `None`: all clusters.
     pub cluster: Option<Name>,
-    /// `None`: all namespaces. Can only be set for one cluster or for all of them.
+    /// `None`: all namespaces of these clusters.
     pub namespace: Option<Name>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Rules(Arc<RuleNode>);
 /// One level of a schema, if there are rules at it or below.
 #[derive(Debug)]
 struct RuleNode {
-    /// The name of the type in errors.
+    /// The name of the value in errors.
     kind: String,
     shape: Arc<Shape>,
     rules: Vec<Rule>,

@@ -21,7 +21,7 @@ pub(super) struct QuietTracker(Mutex<Generations>);
 
 type LastChange = HashMap<Key, (String, Instant)>;
 
-/// The objects of questions since the last turn, and before it. Older ones are dropped together.
+/// The objects that passes asked about since the last turn, and before it. Older ones are dropped together.
 #[derive(Debug)]
 struct Generations {
     new: LastChange,
