@@ -59,7 +59,7 @@ impl ObjectPass {
         } else {
             WriteDirection::Spec
         };
-        // A consumer's pause does not hold deletions by the service, of what it had copied back.
+        // A consumer's pause does not hold the deletion of objects that the service had copied back.
         let revokes = comes_back && matches!(request, Request::Delete { .. });
         let now = Timestamp::now();
         let of_owner = self.pauses_of_owner();
