@@ -127,7 +127,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The command line with its subcommand, which is omitted if this program replaces the original agent.
+/// The command line with its subcommand, which is omitted if this program replaces api-syncagent.
 fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<_> = args.into_iter().collect();
     let called = args.first().and_then(|path| Path::new(path).file_name());

@@ -17,7 +17,7 @@ use crate::placement::hub::selectable::SelectionRules;
 use crate::placement::hub::webhook::HubWebhook;
 #[cfg(feature = "webhook")]
 use hawser_placement::admission::{guard::GuardRail, review::HubGuards};
-use hawser_placement::hub::placement::HubPolicy;
+use hawser_placement::hub::view::HubPolicy;
 use hawser_placement::resources::{ApiFilter, ApiPatternError};
 use hawser_placement::scheduler::GracePeriods;
 use hawser_placement::snapshots::Debounce;
@@ -28,7 +28,7 @@ use kube_schema::admission::WebhookAddress;
 
 use super::service;
 
-/// Flags of the original that mean nothing here: without a value, and with one.
+/// Flags of KubeFleet's hub agent that have no effect here: without a value, and with one.
 pub(super) const SWITCHES: &[&str] = &[
     "enable-admission-policy-manager",
     "enable-cluster-inventory-apis",
@@ -158,7 +158,7 @@ pub(super) struct HubArgs {
     networking_agents_enabled: bool,
 
     /// Serve an admission webhook that validates placements, overrides, evictions and members. Outside a Pod (without
-    /// POD_NAMESPACE), --webhook-url is required
+    /// POD_NAMESPACE), the webhook is served only with --webhook-url
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "true", default_missing_value = "true")]
     enable_webhook: bool,

@@ -1,7 +1,7 @@
 //! `hawser kubefedctl`: the command line of KubeFed.
 //!
-//! Has the flags, texts and exit codes of the original. [`hawser_federation::kubefedctl`] creates the objects and most
-//! texts.
+//! Has the flags, texts and exit codes of kubefedctl. [`hawser_federation::kubefedctl`] creates the objects and
+//! most texts.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ mod unjoin;
 
 use server::Server;
 
-/// The exit code of the original for every failure.
+/// The exit code of kubefedctl for every failure.
 pub(super) const FAILED: u8 = 255;
 
 /// Join clusters to a federation, and federate types and objects.

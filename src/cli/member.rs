@@ -16,7 +16,7 @@ use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use super::hub::duration;
 use super::service;
 
-/// Flags of the original that mean nothing here: without a value, and with one.
+/// Flags of KubeFleet's member agent that have no effect here: without a value, and with one.
 pub(super) const SWITCHES: &[&str] = &[
     "enable-pprof",
     "enable-v1alpha1-apis",
@@ -104,7 +104,7 @@ pub(super) struct MemberArgs {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = minutes)]
     deletion_wait_time: Duration,
 
-    /// Flags of the original that were taken out of the command line
+    /// Flags of KubeFleet's member agent that were taken out of the command line
     #[arg(long, hide = true)]
     ignored_flag: Vec<String>,
 }

@@ -41,7 +41,7 @@ pub(super) fn problems(object: &Value) -> Vec<Problem> {
     problems
 }
 
-/// An object that is applied has a name.
+/// Whether the object has a name or a `generateName`.
 pub(super) fn is_named(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let given = |field: &str| !matches!(metadata[field].as_str(), None | Some(""));

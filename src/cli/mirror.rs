@@ -1,7 +1,7 @@
 //! `hawser mirror`: keeps a robot's custom resources in sync with its cloud.
 //!
-//! Parses flags as Go's `flag` does: with one dash or two, values after `=` or as the next argument, switches with a
-//! value only after `=`; the last one of repeated flags applies. Flags of the original's log library are ignored.
+//! Parses flags as Go's `flag` does: with one dash or two, values after `=` or as the next argument, boolean flags with
+//! a value only after `=`; the last one of repeated flags applies. Flags of cr-syncer's log library are ignored.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -171,7 +171,7 @@ pub(super) struct MirrorArgs {
     ignored: Ignored,
 }
 
-/// Flags of the original's log library.
+/// Flags of cr-syncer's log library.
 #[derive(Debug, Args)]
 struct Ignored {
     #[arg(long, hide = true)]

@@ -60,7 +60,9 @@ enum Failed {
     Agent(#[from] AgentError),
     #[error(transparent)]
     Orphans(#[from] OrphansError),
-    #[error("found {found} orphans instead of {confirmed}: nothing was removed")]
+    #[error(
+        "found {found} orphans instead of {confirmed}, so nothing was removed: check the list, and repeat with --confirm={found}"
+    )]
     Unconfirmed { found: usize, confirmed: usize },
     #[error("{0} orphans were not removed")]
     Left(usize),

@@ -71,10 +71,10 @@ pub(super) fn run(args: PlanArgs) -> ExitCode {
         format: LogFormat::Console,
         verbosity: Verbosity::Warn,
     });
-    let output = args.output;
+    let (output, of_files) = (args.output, !args.files.is_empty());
     match plan(args) {
         Ok(plan) => {
-            let text = output.show(|| human(&plan), || machine(&plan));
+            let text = output.show(|| human(&plan, of_files), || machine(&plan));
             // A reader that is gone needs no answer.
             let _ = io::stdout().write_all(text.as_bytes());
             if plan.fails() {
@@ -130,10 +130,10 @@ fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
     Ok(changed)
 }
 
-fn human(plan: &ChangePlan) -> String {
+fn human(plan: &ChangePlan, of_files: bool) -> String {
     let mut text = String::new();
     for resource in &plan.resources {
-        of_resource(&mut text, resource);
+        of_resource(&mut text, resource, of_files);
     }
     of_export(&mut text, &plan.export);
     for explained in &plan.objects {
@@ -141,7 +141,7 @@ fn human(plan: &ChangePlan) -> String {
     }
     let workspaces = plan.by_workspace();
     if !workspaces.is_empty() {
-        text.push_str("\n   made  changed  deleted  refused  workspace\n");
+        text.push_str("\ncreated  changed  deleted  refused  workspace\n");
     }
     let mut row = |tally: &WriteCounts, workspace: &str| {
         let WriteCounts {
@@ -174,7 +174,7 @@ fn human(plan: &ChangePlan) -> String {
     text
 }
 
-fn of_resource(text: &mut String, resource: &ResourceChange) {
+fn of_resource(text: &mut String, resource: &ResourceChange, of_file: bool) {
     let ResourceChange {
         name,
         is_new,
@@ -182,7 +182,11 @@ fn of_resource(text: &mut String, resource: &ResourceChange) {
         schema,
         ..
     } = resource;
-    let what = if *is_new { "new" } else { "stored" };
+    let what = match (is_new, of_file) {
+        (true, _) => "new",
+        (false, true) => "changed",
+        (false, false) => "stored",
+    };
     let _ = writeln!(text, "PublishedResource {name} ({what})");
     match (schema_before, schema) {
         (Some(before), Some(schema)) if before != schema => {

@@ -122,7 +122,7 @@ fn serve(args: &PlaygroundArgs) -> Result<(), PlaygroundFailure> {
         .build()
         .map_err(PlaygroundFailure::Runtime)?;
     let ended = runtime.block_on(async {
-        // Before anybody can know that there is something to end.
+        // The signal handlers are installed before anything starts.
         let stop = shutdown::on_signal().map_err(PlaygroundFailure::Signals)?;
         if args.federation {
             return federate(&files, stop).await;
@@ -203,7 +203,7 @@ async fn place(files: &Files, stop: CancellationToken) -> Result<(), PlaygroundF
     Ok(placement::run(clusters, files, stop, told).await?)
 }
 
-/// What processes say goes to a file, because the terminal is for the demonstration.
+/// Logs go to a file, because the terminal is for the demonstration.
 fn open_log(files: &Files, name: &str) -> Result<(), PlaygroundFailure> {
     let log = LogOptions {
         format: LogFormat::Console,
@@ -241,7 +241,7 @@ fn ready(playground: &Playground, dir: &Path) -> String {
     )
 }
 
-/// A reader that is gone does not end the control planes.
+/// Prints a line. A closed standard output does not end the control planes.
 fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -421,7 +421,7 @@ fn human(shown: &RenderedObject) -> String {
         "\nlabels and annotations of the copy:\n{}",
         indented(&shown.marks)
     );
-    let _ = writeln!(text, "\na pass would send:");
+    let _ = writeln!(text, "\nthe agent would send:");
     for (number, step) in shown.steps.iter().enumerate() {
         let field = |name: &str| step[name].as_str().unwrap_or_default();
         let _ = writeln!(

@@ -16,7 +16,7 @@ use crate::placement::hub::selectable::SelectionRules;
 use crate::placement::member::options::{MemberOptions, MemberRules, MemberSelection, RawHubArgs};
 use crate::placement::member::process::{self as member, MemberError};
 use hawser_placement::availability::JobTracking;
-use hawser_placement::hub::placement::HubPolicy;
+use hawser_placement::hub::view::HubPolicy;
 use hawser_placement::resources::ApiFilter;
 use hawser_placement::scheduler::GracePeriods;
 use hawser_placement::snapshots::Debounce;

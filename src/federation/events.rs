@@ -22,7 +22,7 @@ impl EventRecorder {
         let key = host::scope(&kind).key(about.namespace(), about.name());
         self.recorder.record(Note {
             connection: self.host.clone(),
-            // As in the original, each object has a rate of its own.
+            // As in KubeFed, each object has a rate of its own.
             tenant: key.to_string().into(),
             about: InvolvedObject {
                 key,

@@ -80,7 +80,7 @@ pub struct FederationSettings {
     pub probe_timeout: Duration,
     pub thresholds: Thresholds,
     pub terms: Terms,
-    /// The object that control planes compete for, those of the original included.
+    /// The object that control planes compete for, also those of KubeFed.
     pub lock: Lock,
     pub adopts: bool,
     /// The minimum number of objects of a type that are processed concurrently.

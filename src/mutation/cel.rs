@@ -100,7 +100,7 @@ impl Program {
     }
 }
 
-/// Some messages quote what an object holds; all of that does not belong there.
+/// Shortens a message, because some messages quote values of the object.
 fn shortened(why: String) -> String {
     const LONGEST: usize = 300;
     match why.char_indices().nth(LONGEST) {

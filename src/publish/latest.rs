@@ -121,7 +121,7 @@ fn choose<'n>(
     chosen
 }
 
-/// `<plural>.<group>`, by which the original sorts.
+/// `<plural>.<group>`, by which api-syncagent sorts.
 fn sort_key(entry: &Value) -> &str {
     let name = entry.as_str().unwrap_or_default();
     name.split_once('.').map_or(name, |(_, rest)| rest)

@@ -1,5 +1,5 @@
 //! The place of the last known states of an object and its related objects: the name of the Secret and its keys, as in
-//! the original. [`codec`] reads and writes the content.
+//! api-syncagent. [`codec`] reads and writes the content.
 
 pub mod codec;
 
@@ -35,7 +35,7 @@ pub fn secret_name(remote: &Remote, api_version: &str, kind: &str) -> String {
 
 /// The key of a source's state in the Secret. `cluster` is empty for sources on the service cluster.
 ///
-/// Neither the kind nor the workspace path is a part of it, as in the original.
+/// Neither the kind nor the workspace path is a part of it, as in api-syncagent.
 pub fn key(cluster: &str, namespace: Option<&str>, name: &str) -> String {
     let mut text = String::from("{\"ClusterName\":");
     go_json::write_text(&mut text, cluster);
@@ -47,7 +47,7 @@ pub fn key(cluster: &str, namespace: Option<&str>, name: &str) -> String {
     sha1_hex(&text)
 }
 
-/// A stored state, if it is valid: an object with a kind. Like the original, everything else is ignored.
+/// A stored state, if it is valid: an object with a kind. As in api-syncagent, everything else is ignored.
 pub fn parse_snapshot(stored: &[u8]) -> Option<Object> {
     let mut value = serde_json::from_slice(stored).ok()?;
     numbers::unify(&mut value);

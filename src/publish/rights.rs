@@ -167,8 +167,8 @@ fn of_agent(agent: &AgentNeeds, needs: &mut GroupedRights) {
         ("apiextensions.k8s.io", "customresourcedefinitions", None),
         &[
             ("get", "no schema is published"),
-            ("list", "changed definitions are not published"),
-            ("watch", "changed definitions are not published"),
+            ("list", "changes of CRDs are not published"),
+            ("watch", "changes of CRDs are not published"),
         ],
     );
     needs.add(

@@ -324,7 +324,7 @@ pub struct SyncedSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// When the service has seen a generation: `Observed`, once the copy has it and its
-    /// controller reports so by `observedGeneration` in the status or in every condition;
+    /// controller reports so by `observedGeneration` in the status or, without it, by the lowest one of the conditions;
     /// `Copied`, once the copy has it. Default: Observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<SyncedWhen>,

@@ -146,13 +146,31 @@ async fn the_playground_answers_as_kube_apiserver() -> Result<()> {
     Ok(())
 }
 
+/// The name of a topic for readers of the docs. Its own name is in the namespaces and groups of recorded answers.
+fn in_docs(topic: &str) -> &str {
+    match topic {
+        "boats" => "custom resources",
+        "definitions" => "CRDs",
+        "kinds" => "other built-in kinds",
+        "packed" => "protobuf",
+        "types" => "OpenAPI and field validation",
+        "wire" => "HTTP",
+        other => other,
+    }
+}
+
 #[test]
 fn every_tolerated_difference_is_in_the_docs() -> Result<()> {
     let mut table = "| topic | differences |\n|---|---|\n".to_owned();
     for topic in topics::all() {
         let reasons: Vec<_> = run::reasons(&topic).into_iter().collect();
         if !reasons.is_empty() {
-            let _ = writeln!(table, "| {} | {} |", topic.name, reasons.join("; "));
+            let _ = writeln!(
+                table,
+                "| {} | {} |",
+                in_docs(topic.name),
+                reasons.join("; ")
+            );
         }
     }
     generated::check_section("crates/kcp-playground/DIFFERENCES.md", "tolerated", &table)

@@ -306,7 +306,7 @@ fn the_page_on_publishing_has_the_reasons_of_the_condition() -> Result<()> {
     };
     let known = reasons(&source, "//! |");
     let (_, table) = text
-        .split_once("The reasons of `Ready`:\n\n")
+        .split_once("\n| reason | meaning |\n")
         .context("no reasons")?;
     let (table, _) = table.split_once("\n\n").context("no end")?;
     assert_eq!(reasons(table, "|"), known);
@@ -502,14 +502,6 @@ const TIMES: &[(&str, &[&str])] = &[
         &["REQUEST_TIMEOUT: Duration = Duration::from_secs(30)"],
     ),
     (
-        "lease",
-        &[
-            "duration: Duration::from_secs(15)",
-            "renew_deadline: Duration::from_secs(10)",
-            "retry: Duration::from_secs(2)",
-        ],
-    ),
-    (
         "stopping",
         &[
             "DRAIN: Duration = Duration::from_secs(5)",
@@ -547,6 +539,13 @@ const TIMES: &[(&str, &[&str])] = &[
         "kubeconfigs and credentials",
         &["INTERVAL: Duration = Duration::from_secs(10)"],
     ),
+];
+
+/// Words of the section on leader election, and the lines of code that they tell of.
+const LEASE: &[(&str, &str)] = &[
+    ("after 15 seconds", "duration: Duration::from_secs(15)"),
+    ("for ten seconds", "renew_deadline: Duration::from_secs(10)"),
+    ("every two seconds", "retry: Duration::from_secs(2)"),
 ];
 
 /// The text of all sources below a directory.
@@ -587,6 +586,13 @@ fn the_page_on_the_agent_has_the_times_that_are_in_the_code() -> Result<()> {
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let (_, election) = page
+        .split_once("\n## Leader election\n")
+        .context("no section")?;
+    let (election, _) = election.split_once("\n## ").context("no end")?;
+    for (words, line) in LEASE {
+        ensure!(election.contains(words) && code.contains(line), "{words}");
+    }
     ensure!(
         rows.len() == TIMES.len(),
         "{} rows of {}",

@@ -430,8 +430,7 @@ fn unplaced_note(
     })
 }
 
-/// Reads a `ReplicaSchedulingPreference`, and returns its problems. Like the original, the planner accepts invalid
-/// numbers.
+/// Reads a `ReplicaSchedulingPreference`, and returns its problems. As in KubeFed, the planner accepts invalid numbers.
 pub fn read_preference(
     preference: &Object,
 ) -> Result<(ReplicaSchedulingPreferenceSpec, Vec<String>), String> {

@@ -42,7 +42,7 @@ pub struct Pass<'a> {
     pub before: Versions,
     /// The current hashes of the federated object.
     pub now: Versions,
-    /// Whether objects that were in a member before are taken over.
+    /// Whether objects that were in a member before are adopted.
     pub adopts: bool,
     /// The uid of the host's own namespace where the target is a namespace: the host may be a member.
     pub host_namespace: Option<&'a str>,

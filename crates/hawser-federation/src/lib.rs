@@ -13,7 +13,7 @@
 //! | [`versions`] | hashes, versions of copies, `PropagatedVersion` |
 //! | [`status`], [`events`] | condition, reasons and status by member; events |
 //! | [`health`] | probes and thresholds of members |
-//! | [`replicas`] | the planner, of the original and of the design |
+//! | [`replicas`] | the planner: as in KubeFed's code, and as in its design |
 //! | [`pods`], [`scheduling`] | capacity by pods; placement and overrides by plan |
 //! | [`check`] | a check of a workload with preferences in its annotation |
 //! | [`kubefedctl`] | type lookup, generated objects and printed lines of the subcommands |

@@ -9,7 +9,8 @@
 
 use std::time::{Duration, Instant};
 
-use hawser_placement::hub::placement::{HubPolicy, PlacementView, WriteFailures, decide};
+use hawser_placement::hub::placement::decide;
+use hawser_placement::hub::view::{HubPolicy, PlacementView, WriteFailures};
 use hawser_placement::hub::{HubWrite, ObjectName};
 use hawser_placement::members::Members;
 use hawser_placement::scheduler::GracePeriods;

@@ -1,4 +1,4 @@
-//! Validation beyond the definitions, as in the webhook of the original.
+//! Validation beyond the CRDs, as in KubeFleet's webhook.
 //!
 //! Each function returns the problems of an object; none if it is valid.
 
@@ -89,7 +89,7 @@ pub fn check_name(name: &str) -> Option<String> {
     is_long.then(|| format!("the name field cannot have length exceeding {MAX_NAME}"))
 }
 
-/// Checks what a placement says besides its selectors.
+/// Checks all of a placement except its selectors.
 pub fn check_rules(spec: &PlacementSpec) -> Problems {
     let mut problems = Problems::new();
     if let Some(policy) = &spec.policy {

@@ -1,5 +1,5 @@
-//! Hashes of policies, resources and overrides, equal to those of the original: a different hash would cause new
-//! snapshots when Hawser replaces the original's hub.
+//! Hashes of policies, resources and overrides, equal to KubeFleet's: a different hash would cause new snapshots when
+//! Hawser replaces KubeFleet's hub agent.
 
 use std::fmt::Write as _;
 

@@ -14,6 +14,8 @@
 //! | [`overrides`] | the snapshots of an override |
 //! | [`reports`] | the copy of a placement's status in its namespace |
 //! | [`runs`] | staged update runs, which roll placements out |
+//!
+//! [`view`] has the known facts about a placement.
 
 use serde_json::{Value, json};
 
@@ -28,6 +30,7 @@ pub mod overrides;
 pub mod placement;
 pub mod reports;
 pub mod runs;
+pub mod view;
 
 /// An object by its kind and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +132,15 @@ impl HubWrite {
             metadata,
             json!({"metadata": {"finalizers": finalizers}}),
         )
+    }
+}
+
+/// Adds nulls for the fields that a merge patch is to remove.
+fn complete(wanted: &mut Value, old: &Value) {
+    if let (Value::Object(wanted), Value::Object(old)) = (wanted, old) {
+        for (field, known) in old {
+            complete(wanted.entry(field).or_insert(Value::Null), known);
+        }
     }
 }
 

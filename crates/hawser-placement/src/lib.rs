@@ -1,4 +1,4 @@
-//! The fourth dialect: placements of a fleet. A drop-in for the hub and the members of KubeFleet.
+//! Placements of a fleet: a drop-in for KubeFleet's hub agent and member agent.
 //!
 //! The modules are pure: no client, no runtime, no clock. They decide; `src/placement` of the package `hawser` is the active part.
 //!
@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`types`] | the API types as they are stored, and their definitions |
 //! | [`names`] | names, labels, annotations and finalizers |
-//! | [`hash`] | hashes equal to those of the original |
+//! | [`hash`] | KubeFleet's hashes |
 //! | [`admission`] | validation beyond the definitions |
 //! | [`selection`], [`resources`] | the objects that a placement selects; which of them are placed, their content and order |
 //! | [`snapshots`] | snapshots of policies and resources |
@@ -30,6 +30,7 @@ pub mod hub;
 pub mod members;
 pub mod names;
 pub mod overrides;
+pub mod reporting;
 pub mod resources;
 pub mod rollout;
 pub mod scheduler;

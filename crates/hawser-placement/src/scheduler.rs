@@ -28,6 +28,7 @@ mod affinity;
 mod eligibility;
 mod fleet;
 mod held;
+mod refusal;
 mod spread;
 mod taints;
 #[cfg(test)]
@@ -35,8 +36,9 @@ mod tests;
 
 pub use affinity::AffinityError;
 pub(crate) use affinity::check_property_name;
-use fleet::{ClusterVerdict, Fleet, Refusal};
+use fleet::{ClusterVerdict, Fleet};
 use held::Bindings;
+use refusal::Refusal;
 
 /// The most decisions in a status.
 const MAX_DECISIONS: usize = 1000;
@@ -216,8 +218,14 @@ impl<'a> SchedulingCycles<'a> {
         }
     }
 
+    /// The verdicts about all clusters, given the bindings as they are now.
+    fn evaluate(&self) -> Vec<ClusterVerdict<'a>> {
+        let (current, obsolete) = (self.bindings.clusters(), self.bindings.obsolete_clusters());
+        self.fleet.evaluate(current, obsolete)
+    }
+
     fn pick_all(&mut self) -> Result<(), ScheduleError> {
-        self.verdicts = self.fleet.evaluate(&self.bindings);
+        self.verdicts = self.evaluate();
         for (cluster, verdict) in self.verdicts.iter().enumerate() {
             if verdict.is_ok() {
                 let name = self.fleet.name(cluster);
@@ -266,7 +274,7 @@ impl<'a> SchedulingCycles<'a> {
             };
             // A pick changes the skew for the next one.
             let limit = if self.fleet.spreads() { 1 } else { desired };
-            let verdicts = self.fleet.evaluate(&self.bindings);
+            let verdicts = self.evaluate();
             let picks = self.best(&verdicts, limit);
             let picked = picks.len();
             for (cluster, scores) in picks {
@@ -334,7 +342,7 @@ impl<'a> SchedulingCycles<'a> {
 
     fn explanations(&mut self) -> Vec<Explanation> {
         if self.verdicts.is_empty() {
-            self.verdicts = self.fleet.evaluate(&self.bindings);
+            self.verdicts = self.evaluate();
         }
         let decisions = self.bindings.decisions();
         let selected: HashMap<&str, &ClusterDecision> = decisions

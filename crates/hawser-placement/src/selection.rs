@@ -8,7 +8,7 @@ use kube_lang::selector::{Selector, SelectorError};
 use serde_json::Value;
 
 use crate::admission::{KindScope, check_name, check_rules};
-use crate::hub::reports;
+use crate::reporting;
 use crate::resources::{
     ApiFilter, SelectionContext, is_placed, is_reserved_namespace, normalise, sort,
 };
@@ -84,7 +84,7 @@ pub fn select(
 ) -> Result<Vec<Value>, SelectionError> {
     let mut problems = check_rules(&placement.spec);
     problems.extend(check_name(&placement.metadata.name));
-    problems.extend(reports::moved(placement));
+    problems.extend(reporting::moved(placement));
     if !problems.is_empty() {
         return Err(SelectionError::Invalid(problems.join("; ")));
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use works::{NO_OVERRIDES, NO_OVERRIDES_MESSAGE};
+
 use crate::snapshots::Scope;
 use crate::types::binding::{Binding, BindingState, PolicySnapshot};
 use crate::types::placement::{
@@ -159,9 +161,6 @@ impl Step {
         }
     }
 }
-
-const NO_OVERRIDES: &str = "NoOverrideSpecified";
-const NO_OVERRIDES_MESSAGE: &str = "No override rules are configured for the selected resources";
 
 /// The input for the status of a placement.
 #[derive(Clone, Copy, Debug)]
@@ -505,6 +504,28 @@ fn settle_all(new: &mut PlacementStatus, old: &PlacementStatus) {
             settle(&mut entry.conditions, &before.conditions);
         }
     }
+}
+
+/// Whether a status says the same, apart from times and messages.
+pub(crate) fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
+    let (ours, theirs) = (&new.placement_statuses, &old.placement_statuses);
+    new.selected_resources == old.selected_resources
+        && new.observed_resource_index == old.observed_resource_index
+        && same_conditions(&new.conditions, &old.conditions)
+        && ours.len() == theirs.len()
+        && ours.iter().zip(theirs).all(|(a, b)| {
+            let mut b = b.clone();
+            let conditions = std::mem::replace(&mut b.conditions, a.conditions.clone());
+            *a == b && same_conditions(&a.conditions, &conditions)
+        })
+}
+
+pub(crate) fn same_conditions(new: &[Condition], old: &[Condition]) -> bool {
+    new.len() == old.len()
+        && new
+            .iter()
+            .zip(old)
+            .all(|(new, old)| new.equals_except_time(old))
 }
 
 /// The events of a change of a placement's conditions: reason and message.

@@ -105,7 +105,7 @@ pub async fn run(
 /// One round: creates the subject, decides about it, reports on it. Returns every question of the decision, answered or
 /// not. A decision changes only if one of these answers changes.
 fn round(front: &impl Dialect, view: &PassView<'_>) -> (Decision, Vec<Question>) {
-    // What a report goes by does not decide anything.
+    // Drops earlier questions: those of a report decide nothing.
     view.take_asked();
     let subject = front.subject(view);
     let decided = subject.map(|subject| (decide(&subject, view), subject));
@@ -118,7 +118,7 @@ fn round(front: &impl Dialect, view: &PassView<'_>) -> (Decision, Vec<Question>)
             decision
         }
         Err(reads) => Decision {
-            // What could not be read in this pass is tried again in another one.
+            // A read that failed in this pass is repeated in another pass.
             steps: reads
                 .into_iter()
                 .filter(|request| view.note(request).is_none())

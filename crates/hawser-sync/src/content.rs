@@ -74,7 +74,7 @@ pub(super) fn content(
     let stored = match patch {
         None => Stored::AsWritten,
         Some(request) if pass.done(&request) => Stored::Otherwise,
-        // The status of what is there is told all the same.
+        // The status of the existing copy is synchronized all the same.
         Some(request) if matches!(pass.failure(&request), Some(Failure::Paused(_))) => {
             let mut turn = LinkDecision::step(request, Effect::Synced).of(key);
             copying.status(&mut turn)?;
@@ -124,7 +124,7 @@ impl Copying<'_> {
         self.pass.entry(self.link)
     }
 
-    /// Whether this is a copy that was not to be seen when another was about to be made in its place.
+    /// Whether this copy was hidden when another one was about to be created in its place.
     fn was_out_of_sight(&self) -> bool {
         let record = self.entry().map(|entry| &entry.copy);
         record.is_some_and(|record| record.found_again(self.copy.object.uid()).is_some())
@@ -136,8 +136,8 @@ impl Copying<'_> {
             return Ok(Change::Overwrite(overwrite(object, desired)));
         };
         let Some(snapshot) = self.entry().and_then(|entry| entry.snapshot.as_ref()) else {
-            // The state is lost. That is not believed of caches, neither of the state's nor of
-            // the copy's: what agrees is recorded without a write that could be refused.
+            // The state is lost. The caches of state and copy do not prove that, so both are read live. Content that
+            // agrees is recorded without a write, which could be refused.
             for key in [&memory.key, key] {
                 if let Lookup::Read(request) = self.pass.lookup_live(key) {
                     return Err(request);
@@ -156,8 +156,7 @@ impl Copying<'_> {
         if self.link.policy.content == Content::Restore {
             add_settings(&mut body, overwrite(object, desired));
         }
-        // A patch without effect is not sent. That it has none is not believed of a cache, and
-        // one that has some is sent whole.
+        // A patch without effect is not sent, if a live read confirms that. A patch with an effect is sent whole.
         if !body.is_empty() && effective(&body, Some(object.as_value())).is_empty() {
             if let Lookup::Read(request) = self.pass.lookup_live(key) {
                 return Err(request);
@@ -167,11 +166,11 @@ impl Copying<'_> {
         Ok(Change::Merge(body))
     }
 
-    /// The announced changes that were not made. A cache is not proof that another process did not make them.
+    /// The announced changes that were not made. A cache does not prove that another process did not make them.
     fn outstanding(&self) -> Result<Option<&PendingChange>, Request> {
         let LocatedCopy { key, object, .. } = self.copy;
         let pending = self.entry().and_then(|entry| entry.pending.as_ref());
-        // While it was out of sight nothing of ours reached it.
+        // No write of ours can have reached a hidden copy.
         if self.was_out_of_sight() {
             return Ok(pending);
         }
@@ -260,7 +259,7 @@ impl Copying<'_> {
         } = self.copy;
         let is_known = |entry: &Entry| {
             let snapshot = entry.snapshot.as_ref();
-            // What is known by the memory alone has to be found by it when nothing else leads there.
+            // Without labels, only the record in the memory leads to the copy, so it has to name the uid.
             let loose = matches!(
                 entry.copy,
                 CopyRecord::Intended { .. } | CopyRecord::Unrecorded
@@ -281,7 +280,7 @@ impl Copying<'_> {
         })))
     }
 
-    /// Whether this pass made what another pass announced.
+    /// Whether this pass made a change that another pass announced.
     fn again(&self, pending: &PendingChange, desired: &Object) -> bool {
         if self.pass.wrote_memory() {
             return false;
@@ -359,7 +358,7 @@ impl Copying<'_> {
             _ => Request::ReplaceStatus { key, object },
         };
         match pass.failure(&request) {
-            // Kinds without a status subresource are found out by asking once a pass.
+            // The server answers 404 if the kind has no status subresource. The request is sent once a pass.
             Some(failure @ Failure::NotFound) => turn.reason = reason_of(&request, &failure),
             _ if pass.done(&request) => {
                 turn.reason = stored_otherwise(request.key().unwrap_or(&self.copy.key));

@@ -161,7 +161,7 @@ impl WriteHistory {
         if uid != written.uid {
             written.places.retain(|place| place.name == existence);
         }
-        // What is written to is meant to be there.
+        // A write to an existing object implies that it should exist.
         if uid.is_some() {
             let meant = |place: &Place| place.name != existence || place.value == there;
             written.places.retain(meant);
@@ -296,7 +296,7 @@ impl WrittenFields {
                 replacing(live().as_deref(), object, |field| field == "status")
             }
         };
-        // Of what has no uid it is not known whether it is the same object.
+        // Without a uid, it is unknown whether this is the same object.
         let about_existence = matches!(request, Request::Create { .. } | Request::Delete { .. });
         let key = request
             .key()

@@ -52,8 +52,8 @@ pub(super) fn create(
             snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
                 && place_known(link, &entry.copy, key)
         });
-        // A state that says something else is the state of a copy. Unless that is gone for
-        // certain, writing over it would lose what has to be merged into it.
+        // A state with other content may be the state of an existing copy. Unless the copy is certainly gone,
+        // overwriting its state would lose the changes to merge.
         let other = pass.entry(link).is_some_and(|entry| {
             let snapshot = entry.snapshot.as_ref();
             snapshot.is_none_or(|snapshot| !snapshot.remembers(&desired))
@@ -83,8 +83,8 @@ pub(super) fn create(
 /// lose the changes to merge into it. If the finalizer was added to the source in this pass, the answer proves both;
 /// caches, which may be stale, do not.
 fn needed_reads(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<LinkDecision> {
-    // One that should not have been made is found by its name and taken back, and making it tells
-    // whether it exists.
+    // A copy that should not exist is always found again by its name and deleted, and the create shows whether it
+    // exists.
     if link.policy.identity == Identity::Name {
         return None;
     }
@@ -95,7 +95,7 @@ fn needed_reads(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<LinkDecision>
     {
         return None;
     }
-    // A copy without marks stands under its name or nowhere, and making it tells.
+    // A copy without marks can only be under this name, and the create shows whether it exists.
     let marked = link.policy.identity == Identity::Marks;
     let keys = [Some(&subject.anchor), marked.then_some(key)];
     let mut turn = LinkDecision::end(Code::NeedsToSee);
@@ -135,7 +135,7 @@ fn intention(pass: &Pass<'_>, link: &Link, desired: &Arc<Object>, key: &Key) -> 
 
 fn place_known(link: &Link, record: &CopyRecord, key: &Key) -> bool {
     match link.policy.identity {
-        // The uid of a copy that is gone must not stand when another one is made.
+        // The record must not have the uid of an earlier copy when another one is created.
         Identity::Memory => {
             matches!(record, CopyRecord::Intended { key: intended, .. } if intended == key)
         }
@@ -217,7 +217,7 @@ pub(super) fn adopt(
         }
         Adoption::Keep | Adoption::Overwrite => CopyOrigin::Adopted,
     };
-    // Taking something over is not decided by what a cache says.
+    // A cache does not suffice for adopting an object.
     if let Lookup::Read(request) = pass.lookup_live(key) {
         return Ok(LinkDecision::read(request).of(key));
     }

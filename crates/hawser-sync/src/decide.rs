@@ -22,7 +22,7 @@ use super::view::View;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     pub steps: Vec<Step>,
-    /// The steps that follow as soon as all of them have succeeded: changes that are remembered first.
+    /// The steps to run once all of `steps` succeeded: those that wait for the write of the memory.
     pub then: Vec<Step>,
     pub outcomes: Vec<Outcome>,
     /// The time after which to decide again without an event, if something waits for a retry.
@@ -56,8 +56,7 @@ pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
     let outcomes = match recalled.map(|()| pass.lookup(&subject.anchor)) {
         Err(turn) => pass.for_all_links(turn),
         Ok(Lookup::Read(request)) => pass.for_all_links(LinkDecision::read(request)),
-        // Our finalizer would have kept it: it was taken away, and what became of the copies
-        // is for people to decide.
+        // The finalizer would have kept the anchor, so somebody removed it. People have to decide about the copies.
         Ok(Lookup::Absent) if subject.finalizer.is_some() => {
             pass.for_all_links(LinkDecision::end(Code::NoSource))
         }
@@ -214,7 +213,7 @@ impl Pass<'_> {
                 _ => return None,
             }
         };
-        // Where it is forbidden the memory stays: that must not keep the anchor.
+        // If deleting the memory is forbidden, it stays, so that the anchor is released all the same.
         if matches!(self.failure(&request), Some(Failure::Forbidden(_))) {
             return None;
         }
@@ -231,7 +230,7 @@ impl Pass<'_> {
         else {
             return;
         };
-        // What others are about to become is told with what these have become.
+        // Confirmations are written together with the results of the other steps.
         let goes_on = self.steps.iter().any(|step| step.request.writes());
         if goes_on && self.changes.iter().all(|change| self.only_confirms(change)) {
             return;
@@ -250,8 +249,7 @@ impl Pass<'_> {
         let not_kept = || Reason::from(Code::StateNotKept);
         let problem = match written {
             Err(reason) => Some(reason),
-            // Something is to be remembered, so what stands there does not say it; and yet nothing
-            // else would be written.
+            // The format did not take the changes: the stored object would stay as it is.
             Ok(object) if stored == Some(&object) => Some(not_kept()),
             Ok(object) => {
                 let key = memory.key.clone();
@@ -272,8 +270,8 @@ impl Pass<'_> {
             }
         };
         if let Some(reason) = problem {
-            // A memory that cannot be written keeps nobody from a change: it is made all the same, and is told of
-            // when that is possible. What another pass may write is waited for.
+            // A memory that cannot be written does not block changes: they are made, and the problem is reported
+            // afterwards. If another pass may be able to write the memory, the changes wait.
             let behind = std::mem::take(&mut self.behind);
             if reason.code.class() != Class::Retry {
                 let failed = |step: &Step| self.failure(&step.request).is_some();

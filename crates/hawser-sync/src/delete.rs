@@ -53,13 +53,11 @@ pub(super) fn retract(
     {
         return turn;
     }
-    // What is remembered leads back to the source for as long as it is held, also when nothing else does
-    // any more.
+    // The finalizer is removed before the record: the record may be all that leads back to the source.
     if let Some(turn) = release_source(link, source) {
         return turn;
     }
-    // With the subject, or with the last word of an entry that is no more, goes what is known of
-    // this source being held.
+    // After this step, nothing records that the source may have the finalizer. So the source is read live first.
     if (extent == DeletionScope::Subject || unwanted && known)
         && let (Some(key), Some(_)) = (link.source.key(), &link.policy.source_finalizer)
     {
@@ -67,7 +65,7 @@ pub(super) fn retract(
         match pass.lookup_live(key) {
             Lookup::Read(request)
                 if extent == DeletionScope::Subject && hidden && pass.forbids(&request) => {}
-            // Of a subject that is gone nothing waits for it to show again.
+            // The subject is gone, so nothing waits for the source to reappear.
             Lookup::Read(_) if hidden && pass.subject.finalizer.is_none() => {}
             Lookup::Read(request) => return LinkDecision::read(request),
             Lookup::Present(_) | Lookup::Absent => {}
@@ -99,7 +97,7 @@ pub(super) fn is_hidden(pass: &Pass<'_>, link: &Link) -> bool {
         Seen::Unknown => pass.forbids(&Request::Read { key: key.clone() }),
         Seen::Present(_) => false,
     };
-    // What was only about to be made may not have come to be held: of that nothing is kept.
+    // If the copy was only about to be created, the source may never have got the finalizer, so no record is kept.
     let intended = |copy: &CopyRecord| matches!(copy, CopyRecord::Intended { lost: None, .. });
     away && pass.entry(link).is_some_and(|entry| !intended(&entry.copy))
 }
@@ -122,7 +120,8 @@ pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<LinkDecision> {
         return None;
     };
     if is_hidden(pass, link) {
-        // A process that was killed after it let go of the source has taken the copy away before.
+        // A process deletes the copy before it removes the finalizer. Without a copy, the finalizer may be gone
+        // already.
         let gone = matches!(locate(pass, link, None), Located::Missing { .. });
         return (!gone).then(|| LinkDecision::end(Code::NoSource));
     }
@@ -134,7 +133,7 @@ pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<LinkDecision> {
 
 /// The next step of the copy's deletion; `None` if nothing of Hawser is left.
 fn remove(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> Option<LinkDecision> {
-    // Where its copy would be is not told by a source of which only the metadata is known.
+    // A source of which only the metadata is known does not determine the place of its copy.
     let place = source.map(|s| &**s).filter(|s| !s.is_fragment());
     match locate(pass, link, place) {
         Located::Read(request) => Some(LinkDecision::read(request)),
@@ -173,7 +172,7 @@ fn remove_copy(
             copy,
         ));
     }
-    // Without a uid nothing says which incarnation would go.
+    // Without a uid, the request could delete another incarnation.
     let Some(uid) = object.uid() else {
         return Some(LinkDecision::end(Code::NotSeen).of(key));
     };

@@ -151,8 +151,8 @@ fn created_at(object: &Object) -> String {
 fn locate_unmarked(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> Located {
     let placed = source.map(|source| pass.facts().place(link, source));
     let recorded = pass.entry(link).map(|entry| &entry.copy);
-    // The name was given and never used, and the rules would give another one now: only a
-    // live read says whether the copy was made after all.
+    // The recorded name was only intended, and the rules now give another one. A live read shows whether a copy was
+    // created under the recorded name.
     if let (Some(CopyRecord::Intended { key: old, .. }), Some(Ok(new))) = (recorded, &placed)
         && old != new
     {
@@ -222,7 +222,7 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
     }
 }
 
-/// Whether this object is the copy according to the memory, and how it became that.
+/// Whether this object is the copy according to the memory, and whether it was created or adopted.
 fn recorded(
     pass: &Pass<'_>,
     link: &Link,
@@ -234,11 +234,11 @@ fn recorded(
     let remembered = || entry.snapshot.as_ref().map(|last| last.base_for(object));
     match &entry.copy {
         CopyRecord::Created { uid, .. } if same(uid) => Some(CopyOrigin::Created),
-        // Somebody who shared it has made it anew, and may have left it to whoever wants it last.
+        // Another subject that shares the copy may have created it again, and left it to the last one that wants it.
         CopyRecord::Created { key: made, .. } => {
             let same = || remembered().is_some_and(|desired| equals(&desired, object));
             let is_there = link.policy.identity == Identity::Memory && made == key;
-            // Whether somebody has shared it is known to the dialect.
+            // The dialect knows whether the copy is shared.
             let made = match link.policy.adoption {
                 Adoption::Equal(made) => made,
                 Adoption::Never | Adoption::Keep | Adoption::Overwrite => CopyOrigin::Adopted,
@@ -248,8 +248,8 @@ fn recorded(
         CopyRecord::Adopted { uid, .. } => same(uid).then_some(CopyOrigin::Adopted),
         _ if link.policy.identity == Identity::Marks => None,
         CopyRecord::Unrecorded => Some(CopyOrigin::Created),
-        // It was out of sight, or we were killed between making it and recording its uid: then it is what we
-        // were about to make.
+        // The copy was hidden, or a killed process created it without recording its uid. It is ours if it is what we
+        // intended to create.
         CopyRecord::Intended { key: intended, .. } => {
             let same = || remembered().is_some_and(|desired| agrees(&desired, object));
             let is_made = || pass.view.created(key, object) || same();

@@ -177,12 +177,12 @@ impl<'a> PassView<'a> {
         let ticket = request.ticket();
         if let (true, Some(key)) = (request.writes(), request.key()) {
             match (&failure, request) {
-                // That it was absent before proves nothing now.
+                // An earlier absence proves nothing now.
                 (Failure::Unavailable(_), Request::Create { .. }) => {
                     self.doubted.insert(key.clone());
                     self.given_up.insert(key.clone(), failure.clone());
                 }
-                // What a create does not find is the namespace.
+                // If a create is answered with 404, its namespace is missing.
                 (Failure::NotFound, Request::Create { .. }) => {
                     if let Some(namespace) = key.namespace_key()
                         && self.looked_again.insert(namespace.clone())
@@ -191,14 +191,14 @@ impl<'a> PassView<'a> {
                         self.homeless.insert(ticket, namespace);
                     }
                 }
-                // A kind without a status to be written.
+                // The kind has no status subresource.
                 (Failure::NotFound, Request::ReplaceStatus { .. }) => {}
                 (failure, _) if failure.is_conflict() && self.looked_again.insert(key.clone()) => {
                     self.stale.insert(key.clone());
                     return;
                 }
-                // Whether a write without an answer was carried out is not known, and what is not there
-                // cannot be written.
+                // It is unknown whether a write without an answer took effect, and an object that is not found cannot
+                // be written.
                 (Failure::Unavailable(_) | Failure::NotFound, _) => {
                     self.given_up.insert(key.clone(), failure.clone());
                 }
@@ -277,7 +277,7 @@ impl View for PassView<'_> {
         let failed = self.failed.get(&ticket).cloned();
         let given_up = || {
             Some(match self.given_up.get(key?)? {
-                // Of another request: that it is not found says nothing of this one.
+                // The 404 answered another request, so here it only shows that the cache is stale.
                 Failure::NotFound => Failure::Conflict,
                 failure => failure.clone(),
             })

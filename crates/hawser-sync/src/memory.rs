@@ -98,7 +98,7 @@ impl CopyRecord {
         }
     }
 
-    /// Whether the copy, if there is one, was not there before.
+    /// Whether Hawser created the copy instead of adopting it.
     pub fn is_made(&self) -> bool {
         match self {
             Self::Unrecorded | Self::Created { .. } | Self::Intended { lost: None, .. } => true,
@@ -109,7 +109,7 @@ impl CopyRecord {
         }
     }
 
-    /// Which copy there was when the next one was about to be made under this key.
+    /// The copy that existed under this key when the next one was about to be created.
     pub(super) fn lost(&self, at: &Key) -> Option<LostCopy> {
         let lost = match self {
             Self::Unrecorded => None,
@@ -195,8 +195,8 @@ impl Snapshot {
                 object: Arc::new(object),
                 digests,
             },
-            // Only values below the fields that `Object` checks could break it, and a null is
-            // admitted wherever it checks.
+            // `Object` checks some fields and accepts null in them, so this does not happen; the snapshot then stays as
+            // it is.
             Err(_) => self.clone(),
         }
     }

@@ -25,8 +25,8 @@ pub(super) fn merge(base: &Object, desired: &Object) -> Map<String, Value> {
     let mut patch = merge_patch::diff_of(base.root(), desired.root(), content);
     let mut metadata = Map::new();
     for field in ["labels", "annotations"] {
-        // Compared as maps even where one side has none: a missing map must never become a null
-        // that takes everybody's keys with it.
+        // Compared as maps, even if one side has none: otherwise a missing map would become a null, which removes all
+        // keys.
         let keys = merge_patch::diff(&string_map(base, field), &string_map(desired, field));
         if !keys.is_empty() {
             metadata.insert(field.into(), keys.into());

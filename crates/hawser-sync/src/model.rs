@@ -35,7 +35,7 @@ pub(super) fn svc(kind_name: &str, namespace: &str, name: &str) -> Key {
     Scope::new(&Side::new("svc"), &kind(kind_name), "").key(Some(namespace), name)
 }
 
-/// What happens to a request instead of its being executed and answered.
+/// A fault in place of the normal execution of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The process dies before, or right after, the request takes effect.
@@ -57,16 +57,16 @@ struct State {
     /// Every change of every object, in order.
     events: Vec<(u64, Key, Option<Arc<Object>>)>,
     faults: HashMap<usize, Fault>,
-    /// What every write to an object is answered.
+    /// The answer to every write to an object.
     refused: HashMap<Key, Failure>,
-    /// What an admission webhook puts into every write of the agent to an object.
+    /// The content that an admission webhook adds to every write of the agent to an object.
     admitted: HashMap<Key, Value>,
     crashed: bool,
     /// Reads are not answered.
     unreadable: bool,
     sent: usize,
     log: Vec<Request>,
-    /// What the agent must never do, and did.
+    /// Forbidden requests that the agent sent.
     violations: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ impl World {
         self.0.lock().objects.clone()
     }
 
-    /// What a person or another controller does; returns whether it was admitted.
+    /// A change by a person or another controller; returns whether it was admitted.
     pub(super) fn edit(&self, request: &Request) -> bool {
         !matches!(self.0.lock().execute(request), Answer::Failed(_))
     }
@@ -230,7 +230,7 @@ impl Cluster for World {
     }
 }
 
-/// A write with what a webhook puts into it.
+/// A write with the content that a webhook adds.
 fn admitted_with(request: &Request, change: &Value) -> Request {
     let mut request = request.clone();
     match &mut request {
@@ -247,7 +247,7 @@ fn admitted_with(request: &Request, change: &Value) -> Request {
     request
 }
 
-/// As much of an object as the agent can read: of one that has the field `deep`, the metadata.
+/// The part of an object that the agent can read: only the metadata if it has the field `deep`.
 fn as_read(object: Arc<Object>) -> Arc<Object> {
     if !object.root().contains_key("deep") {
         return object;
@@ -410,7 +410,7 @@ impl State {
         Answer::Object(object.expect("an object was stored"))
     }
 
-    /// The guards of an update: which incarnation and which version it was meant for.
+    /// The preconditions of an update: its incarnation and its version.
     fn guard(&self, key: &Key, body: &Value) -> Result<Object, Failure> {
         let old = self.objects.get(key).ok_or(Failure::NotFound)?;
         let said = |field: &str| body.get("metadata")?.get(field)?.as_str();
@@ -497,7 +497,7 @@ impl State {
     }
 }
 
-/// What the agent has heard of the world.
+/// The agent's cache.
 #[derive(Default)]
 pub(super) struct Cache(Mutex<Heard>);
 
@@ -506,7 +506,7 @@ struct Heard {
     /// The write up to which the first list knew everything: watches begin there.
     listed: u64,
     known: HashMap<Key, (u64, Option<Arc<Object>>)>,
-    /// Whose end was an event.
+    /// Objects whose end was seen as an event.
     ended: HashSet<Key>,
     unknown: bool,
 }
@@ -555,11 +555,11 @@ impl Cache {
             heard.listed = version;
             heard.hear(version, &key, object);
         }
-        // A list knows nothing of what was there before.
+        // A list does not report deletions.
         heard.known.retain(|_, (_, object)| object.is_some());
     }
 
-    /// One object is missing from what was heard.
+    /// One object is missing from the cache.
     pub(super) fn forget(&self, key: &Key) {
         self.0.lock().known.remove(key);
     }
@@ -662,7 +662,7 @@ impl FingerprintSource for Cache {
 pub(super) struct Front {
     pub(super) cluster: String,
     pub(super) name: String,
-    /// The name that copies get; several sources may be given one.
+    /// The name of the copies; several sources may have the same one.
     pub(super) copy: String,
     pub(super) policy: Policy,
     pub(super) intent: Intent,
@@ -670,9 +670,9 @@ pub(super) struct Front {
     pub(super) reversed: bool,
     /// How the content of related copies is kept.
     pub(super) content: Content,
-    /// Whether what is not there may only be hidden from us.
+    /// Whether absent objects may only be hidden from the agent.
     pub(super) hides: bool,
-    /// Whether the status of a source says what its copy has.
+    /// Whether the status of a source reports the state of its copy.
     pub(super) reports: bool,
     pub(super) limit: usize,
     pub(super) rested: Option<Settled>,
@@ -715,7 +715,7 @@ impl Front {
         svc("State", "agent", &name)
     }
 
-    /// Where the related objects live: one that comes back, one that goes along.
+    /// The keys of the related objects: one that is copied back, one that is copied along.
     pub(super) fn credentials(&self) -> (Key, Key) {
         (
             svc("Secret", "copies", &format!("{}-out", self.copy)),
@@ -730,8 +730,7 @@ impl Front {
         )
     }
 
-    /// Whether the original that goes along is gone when the anchor goes: where nothing is ever hidden, a
-    /// read tells.
+    /// Whether the original that is copied along ends with the anchor. If nothing is ever hidden, a read shows that.
     fn config_ended(&self, view: &dyn View) -> Result<bool, Vec<Request>> {
         let (config, _) = self.config();
         let remembers = matches!(view.get(&self.memory()), Seen::Present(_));
@@ -849,7 +848,7 @@ impl Dialect for Front {
     }
 }
 
-/// What of an object travels.
+/// The part of an object that is synchronized.
 fn stripped(source: &Object) -> Object {
     let mut object = source.clone();
     object.root_mut().remove("status");
@@ -940,13 +939,13 @@ impl Rules for Front {
     }
 }
 
-/// Whether a memory holds nothing but the record of a copy that stays on purpose.
+/// Whether a memory holds only the record of a copy that stays on purpose.
 fn only_kept(state: &Object) -> bool {
     let entries = state.root().get("entries").and_then(Value::as_object);
     entries.is_some_and(|entries| entries.keys().eq(["out"]))
 }
 
-/// The rules of a related object: it keeps its content and carries nothing of ours.
+/// The rules of a related object: all of its content, without marks.
 #[derive(Debug)]
 struct Plain(Key);
 
@@ -1118,14 +1117,14 @@ impl Stage {
         futures::executor::block_on(run(front, front.rested.as_ref(), &self.cache, self))
     }
 
-    /// Everything is heard, every subject passed, until nobody sends anything any more.
+    /// Delivers all events and runs all passes, until no request is sent any more.
     #[track_caller]
     pub(super) fn settle(&self) -> Vec<Report> {
         for _ in 0..40 {
             self.cache.deliver(&self.world, |_| true);
             let before = (self.world.sent(), self.world.changes());
             let reports: Vec<_> = self.fronts.iter().map(|front| self.pass(front)).collect();
-            // Whether a refused name is free by now is found out by trying, with back-off.
+            // Only another try, with back-off, shows whether a refused name is free by now.
             let refused = |r: &Report| {
                 r.outcomes
                     .iter()
@@ -1142,7 +1141,7 @@ impl Stage {
         panic!("requests are repeated for ever: {tail:#?}");
     }
 
-    /// The writes of one pass with everything heard, as words.
+    /// The writes of one pass with a current cache, as words.
     pub(super) fn writes(&self, front: &Front) -> Vec<String> {
         self.cache.deliver(&self.world, |_| true);
         self.world.take_log();
@@ -1153,7 +1152,7 @@ impl Stage {
             .collect()
     }
 
-    /// What is left of us anywhere.
+    /// All marks of the agent that are left anywhere.
     pub(super) fn leftovers(&self) -> BTreeSet<String> {
         let all = self.world.all();
         let ours = all.iter().filter(|(key, object)| {

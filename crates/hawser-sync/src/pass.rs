@@ -188,7 +188,8 @@ impl<'a> Pass<'a> {
                 turn.reason = reason_of(&request, &failure);
                 continue;
             }
-            // It was done, and somebody undid it at once: not worth a fight within one pass.
+            // The write succeeded in this pass, and another writer reverted it at once. It is not repeated within the
+            // pass.
             if self.done(&request) {
                 turn.reason = Code::TooManyChanges.into();
                 continue;

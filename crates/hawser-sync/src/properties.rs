@@ -12,7 +12,7 @@ use super::key::Key;
 use super::model::{Fault, Front, Stage};
 use super::reason::{Class, Code};
 
-/// What consumers, providers, networks and schedulers do.
+/// The actions of consumers, providers, networks and schedulers.
 #[derive(Clone, Debug)]
 enum Event {
     Create(usize, u8),
@@ -69,7 +69,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Puts, changes or deletes a related object.
+/// Creates, changes or deletes a related object.
 fn related(stage: &Stage, key: &Key, value: Option<u8>) {
     match value {
         Some(v) if stage.world.get(key).is_some() => {
@@ -164,10 +164,10 @@ fn rest(stage: &Stage) {
     stage.settle();
 }
 
-/// What a history forgives.
+/// The differences that a history allows.
 #[derive(Clone, Copy)]
 struct Grace {
-    /// A state was lost: what the source has no more may stay on the copy.
+    /// A state was lost: values that the source no longer has may stay on the copy.
     lost: bool,
 }
 
@@ -202,8 +202,8 @@ fn at_rest(stage: &Stage, front: &Front, Grace { lost }: Grace) -> TestCaseResul
         wanted
     );
     prop_assert_eq!(of(&copy, "/status"), of(&source, "/status"));
-    // A related copy carries nothing of ours: once the state is lost, one that differs cannot be
-    // told from somebody else's and is left alone.
+    // A related copy has no marks. Once the state is lost, a copy that differs cannot be told from another's object,
+    // and is not changed.
     let related = [front.credentials(), front.config()];
     for (origin, target) in related.into_iter().filter(|_| !lost) {
         let data = |key| stage.world.get(key).and_then(|object| of(&object, "/data"));
@@ -221,7 +221,7 @@ fn fronts() -> Vec<Front> {
         .into()
 }
 
-/// Local values never change but by local hands: `local` and `x/own` of one incarnation.
+/// Local values change only by local edits: `local` and `x/own` of one incarnation.
 fn local_values_stay(stage: &Stage, events: &[Event], front: &Front) -> TestCaseResult {
     let by_hand = events
         .iter()
@@ -256,8 +256,8 @@ fn cases(default: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(1200))]
 
-    /// Whatever happens on both sides and in between: at rest both sides agree, local changes are
-    /// kept, nothing is orphaned, nothing is left, and nobody sends anything any more.
+    /// Whatever happens on both sides and in between: at rest, both sides agree, local changes are kept, no copy or
+    /// mark is orphaned, and no request is sent any more.
     #[test]
     fn after_any_history_both_sides_agree_and_nothing_is_left(
         events in prop::collection::vec(event(), 1..60)
@@ -345,8 +345,8 @@ proptest! {
     }
 }
 
-/// A process is killed after it has added a field, the source takes that back, and the next process
-/// starts with lists that know neither of the state nor of the copy as they were left.
+/// A process is killed after it has added a field. The source takes the field back, and the next process starts with
+/// lists that are older than the state and the copy.
 #[test]
 fn lists_that_lag_behind_a_crash_leave_nothing_on_the_copy() {
     let stage = Stage::new(fronts());
@@ -374,8 +374,8 @@ fn lists_that_lag_behind_a_crash_leave_nothing_on_the_copy() {
     assert_eq!(spec(&front.copy_key()), spec(&front.source()));
 }
 
-/// A process is killed right after it let go of a related original, and that ends before the next process
-/// lists it: nothing keeps the state of an object that is gone.
+/// A process is killed right after it released a related original, which ends before the next process lists it. The
+/// state of an object that is gone is deleted all the same.
 #[test]
 fn an_original_that_ends_after_it_was_let_go_by_a_killed_process_leaves_no_state() {
     let let_go = |stage: &Stage| {
@@ -426,7 +426,7 @@ impl Seen {
     }
 }
 
-/// The world without what differs from run to run.
+/// The control planes, without values that differ from run to run.
 fn plain(stage: &Stage) -> BTreeMap<Key, Value> {
     let strip = |(key, object): (Key, Object)| {
         let mut value = object.into_value();
@@ -436,8 +436,7 @@ fn plain(stage: &Stage) -> BTreeMap<Key, Value> {
             }
         }
         if let Some(entries) = value["entries"].as_object_mut() {
-            // Whether the uid is known, and whether it is known that a change was made, is what a
-            // crash may change; the state itself is not.
+            // A crash may change whether the uid and the execution of a change are recorded, but not the state itself.
             for entry in entries.values_mut() {
                 entry["uid"] = Value::Null;
                 entry["how"] = Value::Null;
@@ -524,8 +523,8 @@ fn a_crash_before_or_after_any_request_changes_nothing_about_the_end() {
     }
 }
 
-/// A state is deleted, which is heard of, and made anew with an answer that gets lost; then its object turns out to be in
-/// deletion. That the state was deleted once proves nothing any more.
+/// A state is deleted, which the agent sees, and created again with an answer that gets lost. Then its object turns out
+/// to be in deletion. The earlier deletion of the state proves nothing any more.
 #[test]
 fn a_state_that_was_made_without_an_answer_goes_with_its_object() {
     let stage = Stage::new(colliding());
@@ -559,7 +558,7 @@ fn a_state_that_was_made_without_an_answer_goes_with_its_object() {
     assert!(leftovers.is_empty(), "{leftovers:?}");
 }
 
-/// Two objects of two workspaces that lead to one name.
+/// Two objects of two workspaces with the same name for their copies.
 fn colliding() -> Vec<Front> {
     let mut both = ["c1", "c2"].map(|cluster| Front::new(cluster, "a"));
     for front in &mut both {

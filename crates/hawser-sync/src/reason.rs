@@ -95,7 +95,7 @@ codes! {
     Gone: Settled, "nothing is left to clean up";
     Kept: Settled, "the copy is kept intentionally";
     NoSource: Settled, "there is nothing to copy";
-    Working: Working, "changes are being carried over";
+    Working: Working, "changes are being written to the other side";
     NeedsToSee: Working, "an object has to be read first";
     WaitingForDeletion: Waiting, "the copy is being deleted";
     WaitingForNamespace: Waiting, "the namespace of the copy is being deleted";

@@ -26,7 +26,7 @@ pub(super) fn waves(links: &[Link]) -> Vec<Vec<&Link>> {
 pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (LinkDecision, bool) {
     let key = match &link.source {
         Source::Refused(reason) => return (LinkDecision::end(reason.clone()), false),
-        // What is not wanted any more waits for nobody.
+        // Deletions do not wait for other links.
         Source::Unwanted(key) => return (unwanted(pass, link, key), false),
         Source::Live(_) if pass.subject.intent == Intent::Leave => {
             return (LinkDecision::end(Code::Kept), true);
@@ -69,8 +69,8 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (LinkDecision,
         },
     };
     let turn = turn.unwrap_or_else(LinkDecision::end);
-    // A hold that no memory tells of would stay once nothing leads here any more: what is refused is
-    // not held, and what is about to be made is remembered first.
+    // A finalizer without a record in the memory would stay for ever once no entry leads to the source. So a refused
+    // source gets no finalizer, and an intended copy is recorded before the finalizer is added.
     let is_untold =
         pass.remembers() && link.policy.content.is_remembered() && pass.entry(link).is_none();
     match &link.policy.source_finalizer {

@@ -205,7 +205,7 @@ pub enum Failure {
     NotFound,
     #[error("changed in the meantime")]
     Conflict,
-    #[error("exists already")]
+    #[error("already exists")]
     AlreadyExists,
     /// The uid is not the object's: another incarnation.
     #[error("another object of the same name")]

@@ -1,6 +1,6 @@
 //! Requests and answers of the Kubernetes API, independent of HTTP connections.
 //!
-//! The server turns what arrives into an [`ApiRequest`], whatever implements [`Api`] answers it.
+//! The server parses each HTTP request into an [`ApiRequest`]; an implementation of [`Api`] answers it.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -12,20 +12,20 @@ use super::catalog::{Scope, User};
 use super::pieces::Pieces;
 use super::status::Status;
 
-/// A request whose user and scope are known.
+/// A request with its user and scope.
 #[derive(Clone, Debug)]
 pub struct ApiRequest {
     pub user: User,
     pub method: Method,
     pub scope: Scope,
-    /// Below the scope, starting with a slash, percent-encoding untouched.
+    /// The path below the scope: begins with a slash, still percent-encoded.
     pub path: String,
     pub query: Option<String>,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-/// The answer. Where its headers name no content type it is JSON.
+/// The answer. It is JSON unless its headers name another content type.
 pub struct ApiResponse {
     pub status: u16,
     pub headers: HeaderMap,
@@ -33,7 +33,7 @@ pub struct ApiResponse {
 }
 
 impl ApiResponse {
-    /// With a content type, where it is another than the usual one.
+    /// A body, with its content type if that is not the usual one.
     pub(super) fn of(mut self, media_type: Option<&'static str>) -> Self {
         if let Some(media_type) = media_type {
             let media_type = HeaderValue::from_static(media_type);
@@ -43,16 +43,16 @@ impl ApiResponse {
     }
 }
 
-/// A whole document, or the events of a watch as they come.
+/// A whole document, or the events of a watch.
 pub enum ApiBody {
     Full(Bytes),
-    /// A large document, put together while it is sent.
+    /// A large document, built while it is sent.
     Pieces(Pieces),
     Stream(BoxStream<'static, Bytes>),
 }
 
 impl ApiBody {
-    /// The document, at once; none if it has no end.
+    /// The whole document; `None` for a stream without an end.
     pub fn whole(self) -> Option<Bytes> {
         match self {
             Self::Full(document) => Some(document),
@@ -62,11 +62,11 @@ impl ApiBody {
     }
 }
 
-/// What answers requests.
+/// Answers requests.
 pub trait Api: Send + Sync + 'static {
     fn handle(&self, request: ApiRequest) -> BoxFuture<'_, ApiResponse>;
 
-    /// The revision of the newest write, for faults that answer with an earlier state.
+    /// The revision of the newest write. Faults that answer with an earlier state need it.
     fn revision(&self) -> u64;
 }
 
@@ -96,11 +96,11 @@ impl From<Status> for ApiResponse {
     }
 }
 
-/// Writes warnings into the headers of an answer.
+/// Adds warnings to the headers of an answer.
 pub(super) fn warn(headers: &mut HeaderMap, warnings: &[String]) {
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        // What is no header text is not worth a warning.
+        // A warning that is not a valid header value is left out.
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             headers.append(WARNING, value);
         }

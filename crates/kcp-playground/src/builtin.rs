@@ -1,7 +1,7 @@
-//! The kinds that every logical cluster serves without anyone having defined them.
+//! The kinds that every logical cluster serves without a definition.
 //!
-//! A table says what there is; one file a family says how its kinds behave. Knows neither bindings nor
-//! how custom resources are served, and nothing of HTTP.
+//! A table lists the kinds, and one file for each family implements their rules. This module does not know bindings,
+//! custom resources or HTTP.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use super::fields;
 use super::planes::StandIn;
 use super::store::{Settler, Table};
 
-/// All built-in kinds. To be made once and shared by all catalogs; `identify` answers token reviews.
+/// All built-in kinds. Create them once and share them among all catalogs. `identify` answers token reviews.
 pub(crate) fn resources(identify: &Identify) -> Vec<Arc<Resource>> {
     kinds::TABLE
         .iter()
@@ -37,7 +37,7 @@ pub(crate) fn resources(identify: &Identify) -> Vec<Arc<Resource>> {
         .collect()
 }
 
-/// The resource of a kind without rules.
+/// The resource of a kind without rules of its own.
 pub(crate) fn stand_in(of: StandIn) -> Arc<Resource> {
     Arc::new(Resource {
         group: of.group.into(),
@@ -68,7 +68,7 @@ pub(crate) fn stand_in(of: StandIn) -> Arc<Resource> {
     })
 }
 
-/// The controllers of the built-in kinds, for a store to run.
+/// The controllers of the built-in kinds, for a store.
 pub(crate) fn settlers() -> Vec<Arc<dyn Settler>> {
     vec![
         Arc::new(namespaces::Lifecycle),

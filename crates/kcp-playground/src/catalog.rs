@@ -1,7 +1,7 @@
-//! What a request's scope serves: resources, their versions, their rules.
+//! The resources of a request's scope, with their versions and rules.
 //!
-//! Types only. Who makes catalogs (built-in kinds and CRDs here, bindings and virtual workspaces in
-//! the kcp layer) and who serves by them (the API layer) meet in these.
+//! Types only, shared by those who build catalogs (built-in kinds and CRDs here, bindings and virtual workspaces in the
+//! kcp layer) and the API layer, which serves them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,20 +17,20 @@ use kube_lang::object::Object;
 use kube_schema::field::FieldError;
 use kube_schema::names::NameRule;
 
-/// Whose view of the API a request sees.
+/// The view of the API that a request uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// One logical cluster, by its id.
     Cluster(Name),
-    /// An export's virtual workspace, narrowed to one consumer.
+    /// The virtual workspace of an export, limited to one consumer.
     ExportCluster {
         owner: Name,
         export: Name,
         cluster: Name,
     },
-    /// An export's virtual workspace, across all consumers.
+    /// The virtual workspace of an export, over all consumers.
     ExportWildcard { owner: Name, export: Name },
-    /// The virtual workspace of an initializer or a terminator: clusters that wait for it, or one of them.
+    /// The virtual workspace of an initializer or a terminator: the clusters that wait for it, or one of them.
     Waiting {
         stage: Stage,
         /// `<id of the type's cluster>:<type>`
@@ -39,7 +39,7 @@ pub enum Scope {
     },
 }
 
-/// When clusters wait for others.
+/// The phase in which clusters wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     Initializing,
@@ -47,7 +47,7 @@ pub enum Stage {
 }
 
 impl Scope {
-    /// Whether it is the view of an export.
+    /// Whether this is the view of an export.
     pub fn is_view(&self) -> bool {
         matches!(
             self,
@@ -55,7 +55,7 @@ impl Scope {
         )
     }
 
-    /// The one cluster that the scope is about; `None` for a wildcard.
+    /// The only cluster of the scope; `None` for a wildcard.
     pub fn cluster(&self) -> Option<&Name> {
         match self {
             Self::Cluster(cluster) | Self::ExportCluster { cluster, .. } => Some(cluster),
@@ -65,7 +65,7 @@ impl Scope {
     }
 }
 
-/// Who asks.
+/// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -73,13 +73,13 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
-/// How requests find their catalog, and whether they may.
+/// Finds the catalog of a request, and decides whether the request is allowed.
 pub(crate) trait Scopes: Send + Sync {
-    /// What the scope serves. Refused where there is no such cluster or export.
+    /// The catalog of a scope. An error if there is no such cluster or export.
     fn catalog(&self, read: &dyn Read, scope: &Scope) -> Result<Arc<Catalog>, Status>;
 
-    /// Whether the scope lets this request through at all (a virtual workspace asks the consumer's
-    /// binding). Discovery is not asked about.
+    /// Whether the scope allows this request: a virtual workspace depends on the consumer's binding. Discovery is
+    /// always allowed.
     fn authorize(
         &self,
         read: &dyn Read,
@@ -88,7 +88,7 @@ pub(crate) trait Scopes: Send + Sync {
         verb: &str,
     ) -> Result<(), Status>;
 
-    /// Whether an object may be written in a scope, and the labels that it then gets where it has none.
+    /// Whether an object may be written in a scope; adds the labels that the object needs there.
     fn admit(
         &self,
         _read: &dyn Read,
@@ -100,10 +100,10 @@ pub(crate) trait Scopes: Send + Sync {
     }
 }
 
-/// Everything that a scope serves, in the order of discovery.
+/// All resources of a scope, in the order of discovery.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
-    /// By group, then version; the preferred version of a group comes first in its list.
+    /// By group, then version; the preferred version of a group is the first in its list.
     groups: BTreeMap<Name, Vec<Version>>,
 }
 
@@ -115,8 +115,8 @@ pub(crate) struct Version {
 }
 
 impl Catalog {
-    /// Adds a resource. A resource of the same group, version and name that is there already wins,
-    /// so the more important ones are added first.
+    /// Adds a resource. If the same group, version and name exists already, that one stays, so add more important
+    /// resources first.
     pub(crate) fn add(&mut self, resource: Arc<Resource>) {
         let versions = self.groups.entry(resource.group.clone()).or_default();
         let known = versions.iter().position(|v| v.name == resource.version);
@@ -133,8 +133,8 @@ impl Catalog {
         }
     }
 
-    /// Orders each group's versions as Kubernetes prefers them, resources by name. To be called once
-    /// all are added.
+    /// Sorts the versions of each group by the preference of Kubernetes, and the resources by name. Call this after all
+    /// are added.
     pub(crate) fn sort(&mut self, prefer: impl Fn(&str, &str) -> std::cmp::Ordering) {
         for versions in self.groups.values_mut() {
             versions.sort_by(|a, b| prefer(&a.name, &b.name));
@@ -163,7 +163,7 @@ impl Catalog {
     }
 }
 
-/// A resource in one served version, and everything that serving it takes.
+/// A resource in one served version, with all that the API layer needs to serve it.
 #[derive(Clone)]
 pub(crate) struct Resource {
     pub group: Name,
@@ -175,54 +175,53 @@ pub(crate) struct Resource {
     pub short_names: Vec<Name>,
     pub categories: Vec<Name>,
     pub namespaced: bool,
-    /// Where the objects are kept. Several resources may share a table: versions, views.
+    /// The table of the objects. Several resources may share one: versions, views.
     pub table: Table,
     pub storage_version: Name,
-    /// Whether `/status` is served; the main endpoint then leaves `status` alone.
+    /// Whether `/status` is served; then the main endpoint does not change `status`.
     pub has_status: bool,
     pub verbs: Verbs,
     pub flavour: Flavour,
     pub name_rule: NameRule,
-    /// For custom resources: of this version. Built-in kinds have their strategy instead.
+    /// The schema of this version, for custom resources. Built-in kinds have a strategy instead.
     pub schema: Option<Arc<dyn ObjectSchema>>,
-    /// Of the storage version, where that is another one: what it does not know is not kept, and its
-    /// defaults are the ones that are read.
+    /// The schema of the storage version, if that is another version: its unknown fields are dropped, and its defaults
+    /// are used for reads.
     pub storage_schema: Option<Arc<dyn ObjectSchema>>,
-    /// What of an object is one piece and what has owners of its own, in this version.
+    /// How the fields of this version are merged and owned.
     pub fields: fields::Type,
     /// Defaults, validation and admission beyond the schema.
     pub strategy: Option<Arc<dyn Strategy>>,
-    /// How an object is turned from its storage version into this one and back, where more than
-    /// `apiVersion` differs.
+    /// Converts an object from its storage version to this one and back, if more than `apiVersion` differs.
     pub conversion: Option<Arc<dyn Conversion>>,
-    /// Only objects with this label are there.
+    /// Only objects with this label are visible.
     pub required_label: Option<(Name, Name)>,
-    /// Only objects that this accepts are there.
+    /// Only objects that this accepts are visible.
     pub only: Option<Arc<Accept>>,
-    /// Field selectors beyond `metadata.name` and `metadata.namespace`: dotted paths.
+    /// Field selectors besides `metadata.name` and `metadata.namespace`: dotted paths.
     pub selectable_fields: Vec<Name>,
-    /// Shows objects as rows of tables; `None` where there are no objects to show.
+    /// Renders objects as rows of tables; `None` if the resource has no objects to show.
     pub printer: Option<Arc<dyn Printer>>,
     /// Changes when watches of this resource have to end: another scope, kind or identity.
     pub incarnation: u64,
 }
 
-/// Picks objects.
+/// Selects objects.
 pub(crate) type Accept = dyn Fn(&Object) -> bool + Send + Sync;
 
-/// Which verbs are served.
+/// The verbs that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verbs {
     All,
     ReadOnly,
-    /// Read, and its `/status` written.
+    /// Reads, and writes of `/status`.
     StatusOnly,
-    /// Answered, never stored: reviews.
+    /// Creates that are answered and never stored: reviews.
     CreateOnly,
 }
 
 impl Verbs {
-    /// As discovery lists them.
+    /// The verbs as discovery lists them.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::All => &[
@@ -244,42 +243,42 @@ impl Verbs {
         self.names().contains(&verb)
     }
 
-    /// The same for `/status`.
+    /// Whether `/status` has this verb.
     pub(crate) fn allow_status(self, verb: &str) -> bool {
         matches!(verb, "get" | "update" | "patch") && (self == Self::StatusOnly || self.allow(verb))
     }
 }
 
-/// Rules that custom resources and built-in kinds do not share.
+/// Rules that differ between custom resources and built-in kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
-    /// From a CRD or a schema of an export: has a generation, updates must name a resourceVersion.
+    /// From a CRD or a schema of an export: objects have a generation, and updates must name a resourceVersion.
     Custom,
-    /// Compiled into the server: unconditional updates are allowed, no generation.
+    /// Built in: unconditional updates are allowed, and there is no generation.
     BuiltIn,
-    /// Compiled in, with a generation that follows `spec`.
+    /// Built in, with a generation that follows `spec`.
     BuiltInWithGeneration,
 }
 
 /// A structural schema, as the API layer uses it.
 pub(crate) trait ObjectSchema: Send + Sync {
-    /// Differs between schemas of different content; objects remember which one they went through.
+    /// Differs between schemas of different content. Objects record the stamp of the schema that processed them.
     fn stamp(&self) -> u64;
-    /// The schema as its definition has it, for documents that describe the API.
+    /// The schema as its definition has it, for OpenAPI documents.
     fn document(&self) -> Option<&Value> {
         None
     }
-    /// Removes what the schema does not know; the removed paths.
+    /// Removes unknown fields; returns their paths.
     fn prune(&self, object: &mut Value) -> Vec<String>;
-    /// Drops nulls that mean nothing, then puts in defaults.
+    /// Removes nulls where the schema wants a value, then sets defaults.
     fn default(&self, object: &mut Value);
-    /// Puts in defaults and leaves nulls as they are.
+    /// Sets defaults and keeps nulls.
     fn fill(&self, object: &mut Value) {
         self.default(object);
     }
-    /// What is wrong with an object. `old` is what it replaces, in the same version.
+    /// The problems of an object. `old` is the object that it replaces, in the same version.
     fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError>;
-    /// The same where only the status is written.
+    /// Like `validate`, if only the status is written.
     fn validate_status(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         self.validate(object, old)
     }
@@ -292,20 +291,20 @@ pub(crate) struct Admission<'a> {
     /// The cluster of the object.
     pub cluster: &'a Name,
     pub resource: &'a Resource,
-    /// Empty, `status`, `finalize`.
+    /// The subresource: empty, `status` or `finalize`.
     pub subresource: &'a str,
-    /// What is there now; `None` at a create.
+    /// The stored object; `None` for a create.
     pub old: Option<&'a Object>,
 }
 
-/// What a kind does with a write beyond its schema, in the storage version.
+/// The rules of a kind beyond its schema, in the storage version.
 pub(crate) trait Strategy: Send + Sync {
-    /// Whether [`Self::prepare`] looks at other objects: what came of it holds for one transaction only.
+    /// Whether [`Self::prepare`] reads other objects. Its result is then valid for one transaction only.
     fn looks_around(&self) -> bool {
         true
     }
 
-    /// Defaults and normalises, before the schema and validation. May read other objects.
+    /// Sets defaults and normalises, before the schema and validation. May read other objects.
     fn prepare(
         &self,
         read: &dyn Read,
@@ -313,7 +312,7 @@ pub(crate) trait Strategy: Send + Sync {
         object: &mut Object,
     ) -> Result<(), Status>;
 
-    /// What is wrong with the object's fields: answered 422.
+    /// The problems of the object's fields, answered with 422.
     fn validate(&self, admission: &Admission<'_>, object: &Object) -> Vec<FieldError>;
 
     /// Refuses a deletion (403) or takes part in it.
@@ -326,7 +325,7 @@ pub(crate) trait Strategy: Send + Sync {
         Ok(())
     }
 
-    /// What a field selector sees of a stored object where that is no field of it.
+    /// The value of a selectable field that is not a field of the stored object.
     fn field<'o>(&self, _object: &'o Object, _field: &str) -> Option<&'o str> {
         None
     }
@@ -337,7 +336,7 @@ pub(crate) trait Strategy: Send + Sync {
     }
 }
 
-/// Between the storage version of a resource and another one.
+/// Converts between the storage version of a resource and another version.
 pub(crate) trait Conversion: Send + Sync {
     fn to_served(&self, stored: Object) -> Result<Object, Status>;
     fn to_storage(&self, served: Object) -> Result<Object, Status>;

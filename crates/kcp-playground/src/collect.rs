@@ -1,8 +1,8 @@
-//! Garbage collection: what becomes of objects whose owners go.
+//! Garbage collection: the dependents of deleted owners.
 //!
-//! As a controller manager's collector does it, beside the requests and in transactions of its own, so
-//! that watchers see first the owner in deletion, then its dependents go, then the owner. What there is
-//! to look at the store knows; objects without owners are never looked at.
+//! Runs beside the requests, in transactions of its own, like the collector of a controller manager. So watchers see
+//! the owner in deletion, then the deletion of its dependents, then that of the owner. The store lists the objects to
+//! check; objects without owners are never checked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ mod owners;
 
 use owners::{Owner, Owners};
 
-/// More rounds than any chain of owners takes; objects that are disturbed for ever are left alone.
+/// The maximum number of rounds, more than any chain of owners needs. Objects that keep changing are left.
 const MAX_ROUNDS: usize = 10_000;
 
-/// Collects what nobody owns any more.
+/// Deletes objects whose owners are gone.
 pub(crate) struct Collector {
     store: Arc<Store>,
     scopes: Arc<dyn Scopes>,
@@ -43,7 +43,7 @@ impl Collector {
         }
     }
 
-    /// Collects as there is something to collect, for ever.
+    /// Collects whenever there is something to collect, and never returns.
     pub(crate) async fn run(&self) {
         let mut definitions = self.store.watch_definitions();
         let mut unresolved = BTreeSet::new();
@@ -55,7 +55,7 @@ impl Collector {
                     if changed.is_err() {
                         return;
                     }
-                    // An owner whose kind was not served may be one that can be looked for now.
+                    // An owner whose kind was not served may be found now.
                     for key in std::mem::take(&mut unresolved) {
                         self.look_at(&key, &mut unresolved);
                     }
@@ -64,8 +64,7 @@ impl Collector {
         }
     }
 
-    /// Looks at everything that is in doubt until nothing is. What has owners of kinds that are not
-    /// served is put aside.
+    /// Checks the doubtful objects until none is left. Objects with owners of kinds that are not served are set aside.
     pub(crate) fn collect(&self, unresolved: &mut BTreeSet<Key>) {
         for _ in 0..MAX_ROUNDS {
             let doubts = self.store.take_doubts();
@@ -139,7 +138,7 @@ impl Collector {
         let dependents = dependents.unwrap_or_default();
         let propagation = if owners.any(Owner::Waiting) && !dependents.is_empty() {
             if dependents.iter().any(|one| waits(tx, one)) {
-                // A ring of owners would wait for itself: here it is cut.
+                // A cycle of owners would wait for itself, so it is broken here.
                 owners::unblock(&mut object);
                 tx.put(key, object)?;
             }
@@ -162,15 +161,15 @@ impl Collector {
     }
 }
 
-/// What came of a look at an object.
+/// The result of the check of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Settled,
-    /// Some owner is of a kind that cannot be looked for.
+    /// An owner is of a kind that is not served.
     Unresolved,
 }
 
-/// Whether an object waits for its dependents before it goes.
+/// Whether the deletion of an object waits for its dependents.
 fn waits(tx: &Tx<'_>, key: &Key) -> bool {
     tx.get(key).is_some_and(|stored| {
         let object = stored.object();
@@ -178,7 +177,7 @@ fn waits(tx: &Tx<'_>, key: &Key) -> bool {
     })
 }
 
-/// Lets the dependents of an object in deletion forget it, then lets it go.
+/// Removes the owner reference from the dependents of an object in deletion, then removes the object's finalizer.
 fn orphan(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<(), Status> {
     let uid = object.uid().unwrap_or_default().to_owned();
     for dependent in tx.dependents(key.cluster(), &uid) {
@@ -192,7 +191,7 @@ fn orphan(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<(), Status> {
     let_go(tx, key, object, ORPHAN)
 }
 
-/// Lets an object in deletion go when no dependent holds it.
+/// Removes the finalizer of an object in deletion when no dependent blocks it.
 fn release(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<(), Status> {
     let uid = object.uid().unwrap_or_default().to_owned();
     let held = tx.dependents(key.cluster(), &uid).iter().any(|dependent| {
@@ -225,7 +224,7 @@ fn let_go(tx: &mut Tx<'_>, key: &Key, mut object: Object, finalizer: &str) -> Re
     tx.put(key, object)
 }
 
-/// Some version of what is kept in a table.
+/// Any version of the resource of a table.
 fn resource_of<'c>(catalog: &'c Catalog, table: &Table) -> Option<&'c Arc<Resource>> {
     catalog
         .groups()

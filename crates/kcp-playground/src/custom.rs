@@ -1,6 +1,6 @@
-//! Custom resources of a cluster's own: from its `CustomResourceDefinition`s to what it serves.
+//! Custom resources of a cluster: from its `CustomResourceDefinition`s to the resources that it serves.
 //!
-//! Knows definitions, their life and how they are compiled; nothing of bindings or of HTTP.
+//! This module knows definitions, their life cycle and their compilation; it does not know bindings or HTTP.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,22 +30,22 @@ pub(crate) const PLURAL: &str = "customresourcedefinitions";
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(GROUP, PLURAL, ""));
 
-/// The controller that establishes definitions and cleans up after them, for a store to run.
+/// The controller that establishes definitions and cleans up after them, for a store.
 pub(crate) fn settler() -> Arc<dyn Settler> {
     Arc::new(establish::Establish)
 }
 
-/// The definitions of a cluster, compiled once each.
+/// The compiled definitions of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Compiled {
-    /// By cluster, then name of the definition: at which revision, and what it serves.
+    /// By cluster, then by name of the definition: the revision, and the resources.
     cache: Mutex<HashMap<Name, HashMap<Name, CachedResources>>>,
 }
 
 type CachedResources = (u64, Vec<Arc<Resource>>);
 
-/// Which definitions a catalog was made of. Equal for equal states, whatever transactions were undone
-/// in between, which a counter of writes cannot say.
+/// Identifies the definitions that a catalog was built from. Equal for equal states, even if transactions were undone
+/// in between; a counter of writes would differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint(Vec<u64>);
 
@@ -60,7 +60,7 @@ pub(crate) fn fingerprint(read: &dyn Read, cluster: &str) -> Option<Fingerprint>
 }
 
 impl Compiled {
-    /// What the established definitions of a cluster serve.
+    /// The resources of the established definitions of a cluster.
     pub(crate) fn resources(&self, read: &dyn Read, cluster: &str) -> Vec<Arc<Resource>> {
         let stored = read.list(&Range::in_cluster(&TABLE, cluster));
         let mut cache = self.cache.lock();
@@ -85,13 +85,13 @@ impl Compiled {
     }
 }
 
-/// What one stored definition serves: nothing before it is established.
+/// The resources of one stored definition; none before it is established.
 fn compile(stored: &Stored) -> Vec<Arc<Resource>> {
     let crd = stored.cached();
     if !establish::is_established(crd) {
         return Vec::new();
     }
-    // Stored definitions have been checked; one that fails nevertheless serves nothing.
+    // Stored definitions were validated; a definition that still fails serves nothing.
     let Ok(mut definition) = Definition::from_crd(crd.as_value()) else {
         return Vec::new();
     };

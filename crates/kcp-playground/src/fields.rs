@@ -1,15 +1,16 @@
-//! Who owns which fields: the bookkeeping behind `metadata.managedFields` and server-side apply.
+//! Field ownership: `metadata.managedFields` and server-side apply.
 //!
-//! Pure: values, types and sets in, values and sets out. Knows nothing of requests, storage or clocks;
-//! times are text that the caller brings.
+//! Pure functions over values, types and sets. They do not know requests, storage or clocks; the caller passes times as
+//! text.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | `element`, `set`, `wire` | paths, sets of them, and their JSON form (`FieldsV1`) |
-//! | `types`, `structural`, `builtin` | how lists and maps are merged, by custom schemas and by a table |
+//! | `element`, `set`, `wire` | paths, sets of paths, and their JSON form (`FieldsV1`) |
+//! | `types`, `structural`, `builtin` | how lists and maps are merged: for custom resources by their schemas, for
+//! built-in kinds by a table |
 //! | `check`, `compare`, `extract`, `merge`, `remove`, `reconcile` | typed values |
 //! | `managed` | the entries of `managedFields` |
-//! | `update`, `ownership` | what a write and what an apply does to objects and entries |
+//! | `update`, `ownership` | the effect of writes and applies on objects and entries |
 
 pub(crate) mod builtin;
 mod check;

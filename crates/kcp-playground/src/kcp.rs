@@ -1,16 +1,16 @@
-//! What makes a set of logical clusters a kcp: workspaces and their types, exported and bound APIs,
-//! permission claims, virtual workspaces.
+//! The parts that make logical clusters a kcp: workspaces and their types, exported and bound APIs, permission claims,
+//! virtual workspaces.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
 //! | [`ids`], [`paths`], [`types`], [`conditions`], [`convert`], [`claims`] | the pure rules |
-//! | [`definitions`], `system` | the kinds that kcp brings |
-//! | [`tree`] | which cluster a path means |
-//! | `home`, `waiting` | everybody's own workspace; clusters that wait for initializers and terminators |
+//! | [`definitions`], `system` | the kinds of kcp itself |
+//! | [`tree`] | the cluster of a path |
+//! | `home`, `waiting` | home workspaces; clusters that wait for initializers and terminators |
 //! | `clusters`, `workspaces`, `type_status`, `exports`, `bindings`, `labels`, `root_ca` | the controllers |
 //! | `apis` | admission to `apis.kcp.io` |
-//! | `established` | when APIs begin to be served, and what takes time |
-//! | `bound`, `views`, `scopes`, `router` | who is served what, and where |
+//! | `established` | when APIs begin to be served, and simulated delays |
+//! | `bound`, `views`, `scopes`, `router` | which APIs are served to whom, and where |
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ use super::server::Router;
 use super::status::Status;
 use super::store::{Name, Store, Tx};
 
-/// What changes catalogs here, for [`super::store::StoreOptions::definitions`].
+/// The kinds whose changes affect catalogs, for [`super::store::StoreOptions::definitions`].
 pub(crate) fn definitions_of_apis() -> HashSet<(Name, Name)> {
     [
         ("apis.kcp.io", "apiexports"),
@@ -79,13 +79,13 @@ pub(crate) struct Kcp {
     labels: Arc<labels::ClaimLabelSettler>,
 }
 
-/// What a kcp is told of where it runs.
+/// The settings of a kcp.
 pub(crate) struct KcpOptions {
-    /// To be known before [`Kcp::bootstrap`].
+    /// Has to be known before [`Kcp::bootstrap`].
     pub base_url: BaseUrl,
-    /// The certificate by which the server is known, in PEM.
+    /// The CA certificate of the server, in PEM.
     pub certificate: String,
-    /// Until a new API is established.
+    /// The delay until a new API is established.
     pub delays: Duration,
 }
 
@@ -115,7 +115,7 @@ impl Kcp {
             base_url: Arc::clone(&base_url),
         }));
         store.add_settler(Arc::new(root_ca::RootCa { certificate }));
-        // Last, so that what the others write is labelled in the same round.
+        // The last one, so that it labels the writes of the others in the same round.
         store.add_settler(labels.clone());
         Ok(Self {
             store,
@@ -130,7 +130,7 @@ impl Kcp {
         Arc::clone(&self.scopes)
     }
 
-    /// What answers requests: `rest`, which is to have the scopes of this kcp, and home workspaces.
+    /// The API: `rest`, which has to use the scopes of this kcp, and home workspaces.
     pub(crate) fn api(&self, rest: Rest) -> impl Api + use<> {
         home::HomeApi {
             rest,
@@ -149,13 +149,12 @@ impl Kcp {
         self.base_url.get().map_or("", String::as_str)
     }
 
-    /// Makes `root`, unless it is there.
+    /// Creates `root` unless it exists.
     pub(crate) fn bootstrap(&self, tx: &mut Tx<'_>) -> Result<(), Status> {
         bootstrap::bootstrap(tx, self.base_url())
     }
 
-    /// Gives workspaces that wait for it their clusters, in a transaction each: one that fails holds up
-    /// no other.
+    /// Creates the clusters of new workspaces, in a transaction each, so that a failure affects one workspace only.
     pub(crate) fn schedule(&self) {
         for key in self.store.read(workspaces::waiting) {
             let scheduled = self
@@ -167,7 +166,7 @@ impl Kcp {
         }
     }
 
-    /// Does what controllers do later, for ever.
+    /// Runs delayed work of controllers, and never returns.
     pub(crate) async fn run(&self) {
         tokio::join!(self.schedule_all(), self.catch_up());
     }

@@ -2,24 +2,24 @@
 //!
 //! # Modules
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
 //! | `api` | requests and answers, independent of HTTP |
-//! | `catalog` | what a scope serves: resources, versions, their rules |
-//! | `builtin` | the kinds that every cluster serves: a table, and how each family behaves |
-//! | `custom` | definitions of custom resources in a cluster: their life, and what they serve |
+//! | `catalog` | the resources of a scope, with their versions and rules |
+//! | `builtin` | the kinds that every cluster serves: a table, and the rules of each family |
+//! | `custom` | definitions of custom resources in a cluster: their life cycle, and the resources that they serve |
 //! | `collect` | garbage collection by owner references |
-//! | `plain` | clusters that are no kcp workspaces: their catalogs |
+//! | `plain` | clusters without kcp: their catalogs |
 //! | `planes` | a kcp and a service cluster, started and stopped |
 //! | `kcp` | workspaces, exports, bindings, claims |
 //! | `rest` | verbs, lists, watches and discovery over a store and its catalogs |
-//! | [`server`] | TLS and HTTP, who is asking, faults, the request log, kubeconfigs |
-//! | `store` | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
-//! | `status` | refusals, as the `Status` documents that Kubernetes clients know |
-//! | `table` | objects as the rows of tables, for people |
-//! | `openapi` | the documents that describe what a scope serves |
+//! | [`server`] | TLS and HTTP, authentication, faults, the request log, kubeconfigs |
+//! | `store` | objects of all logical clusters, one revision, transactions, watches; it does not know HTTP or kinds |
+//! | `status` | errors, as the `Status` documents of Kubernetes |
+//! | `table` | objects as rows of tables, for people |
+//! | `openapi` | the OpenAPI documents of a scope |
 //! | `patch`, `protobuf` | bodies other than whole JSON objects |
-//! | `yaml`, `select` | bodies in YAML, and selectors, as clients know them |
+//! | `yaml`, `select` | bodies in YAML, and selectors |
 //!
 //! Schemas, definitions, names and errors of fields are in the crate `kube_schema`.
 

@@ -1,8 +1,7 @@
-//! The documents that describe the API of a scope: `OpenAPI` v3, one document a group version, and v2,
-//! one for all.
+//! The OpenAPI documents of a scope: v3 with a document for each group version, and v2 in one document.
 //!
-//! A document is made when it is asked for and kept under the digest of what defines it, so that
-//! catalogs that serve the same share it. Knows catalogs and schemas; nothing of HTTP.
+//! A document is built on request, and cached under the digest of its inputs, so that catalogs with the same resources
+//! share it. This module knows catalogs and schemas; it does not know HTTP.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -26,19 +25,19 @@ use super::status::Status;
 use builtin::{referred, types};
 use paths::Described;
 
-/// Documents that are kept; workspaces with the same APIs share theirs.
+/// The number of cached documents; workspaces with the same APIs share theirs.
 const KEPT: usize = 64;
-/// And no more bytes than this.
+/// The size of the cache, in bytes.
 const KEPT_SIZE: usize = 64 << 20;
 
-/// A document and what tells it from others.
+/// A document with its digest.
 pub(super) struct Document {
     pub(super) body: Bytes,
     /// Changes with the content.
     pub(super) digest: String,
 }
 
-/// A document that is asked for.
+/// A requested document.
 pub(super) struct Wanted {
     what: What,
     digest: String,
@@ -66,14 +65,14 @@ impl What {
     }
 }
 
-/// The documents that have been asked for.
+/// The cache of documents.
 #[derive(Default)]
 pub(super) struct Documents {
     kept: Arc<Mutex<Kept>>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Documents by digest, and the order in which they were made.
+/// Documents by digest, and the order in which they were built.
 #[derive(Default)]
 struct Kept {
     by_digest: HashMap<String, Arc<Document>>,
@@ -86,7 +85,7 @@ impl Kept {
         self.by_digest.get(digest).cloned()
     }
 
-    /// Keeps a document in the place of the oldest; the newest stays, however large it is.
+    /// Caches a document and drops the oldest ones; the newest one stays, however large it is.
     fn put(&mut self, document: Arc<Document>) {
         self.size += document.body.len();
         self.order.push_back(document.digest.clone());
@@ -101,7 +100,7 @@ impl Kept {
 }
 
 impl Documents {
-    /// What there is, and where: the answer to `/openapi/v3`.
+    /// The index of documents: the answer to `/openapi/v3`.
     pub(super) fn index(catalog: &Catalog) -> Value {
         let mut paths = Map::new();
         for (group, version) in versions(catalog) {
@@ -115,7 +114,7 @@ impl Documents {
         json!({"paths": paths})
     }
 
-    /// What is at a path of the index.
+    /// The document of a path in the index.
     pub(super) fn of_version(catalog: &Catalog, path: &str) -> Option<Wanted> {
         let (group, version) =
             versions(catalog).find(|(group, version)| path_of(group, &version.name) == path)?;
@@ -125,7 +124,7 @@ impl Documents {
         })
     }
 
-    /// Everything in one document, for clients of v2.
+    /// All resources in one document, for clients of v2.
     pub(super) fn of_all(catalog: &Catalog) -> Wanted {
         Wanted {
             what: What::All,
@@ -133,7 +132,7 @@ impl Documents {
         }
     }
 
-    /// The same in protobuf.
+    /// The v2 document in protobuf.
     pub(super) fn of_all_in_protobuf(catalog: &Catalog) -> Wanted {
         Wanted {
             what: What::AllInProtobuf,
@@ -141,13 +140,13 @@ impl Documents {
         }
     }
 
-    /// A document that was made already.
+    /// A cached document.
     pub(super) fn known(&self, wanted: &Wanted) -> Option<Arc<Document>> {
         self.kept.lock().get(&wanted.digest)
     }
 
-    /// Makes a document, beside the threads that serve, and one at a time: who asks for the same finds it
-    /// made, and the memory that it takes is not taken by everybody who asks.
+    /// Builds a document outside of the serving threads, one at a time. Concurrent requests for one document share it,
+    /// and the memory use is bounded.
     pub(super) async fn make(
         &self,
         catalog: &Arc<Catalog>,
@@ -164,7 +163,7 @@ impl Documents {
                 digest: wanted.digest,
             });
             kept.lock().put(Arc::clone(&document));
-            // It is somebody else's turn when this is done, whether anybody still waits for it or not.
+            // The turn ends when the document is built, even if nobody waits for it any more.
             drop(turn);
             document
         });
@@ -186,7 +185,7 @@ fn path_of(group: &str, version: &str) -> String {
     }
 }
 
-/// A digest of everything that a document is made of.
+/// A digest of all inputs of a document.
 fn digest<'a>(form: &str, versions: impl IntoIterator<Item = (&'a str, &'a Version)>) -> String {
     let mut hasher = Sha256::new();
     let mut part = |text: &str| {
@@ -214,13 +213,13 @@ fn digest<'a>(form: &str, versions: impl IntoIterator<Item = (&'a str, &'a Versi
     }
     let mut text = String::new();
     for byte in hasher.finalize() {
-        // Writing into a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02X}");
     }
     text
 }
 
-/// The definitions of a resource, by name, beside the shared ones.
+/// The definitions of a resource by name, without the shared ones.
 struct Defined<'a> {
     described: Described<'a>,
     own: Vec<(String, Value)>,
@@ -245,7 +244,7 @@ fn define(resource: &Resource) -> Defined<'_> {
     }
 }
 
-/// The definition of a kind and its name.
+/// The definition of a kind, and its name.
 fn definition(resource: &Resource) -> (String, Value) {
     let types = types();
     let known = (resource.flavour != Flavour::Custom)
@@ -275,7 +274,7 @@ fn friendly_name(resource: &Resource) -> String {
     parts.join(".")
 }
 
-/// The names that are reached from some, these included.
+/// The definitions that some definitions refer to, directly or not, with these themselves.
 pub(super) fn closure<'a, 'n>(
     from: impl IntoIterator<Item = &'n str>,
     get: impl Fn(&str) -> Option<Cow<'a, Value>>,
@@ -303,7 +302,7 @@ pub(super) fn closure<'a, 'n>(
     seen
 }
 
-/// All definitions that resources need, by name; and which of them come from custom resources.
+/// All definitions that resources need, by name, and the names of those from custom resources.
 fn definitions(all: &[Defined<'_>]) -> BTreeMap<String, (Value, v2::SchemaOrigin)> {
     let mut own = BTreeMap::new();
     for defined in all {
@@ -357,7 +356,7 @@ fn v3(group: &str, version: &Version) -> Value {
     })
 }
 
-/// A reference in v3 has nothing beside it.
+/// In v3, a reference has no fields beside it.
 fn enclose(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,8 +1,8 @@
 //! Patches of objects: JSON patch, JSON merge patch and, for built-in kinds, strategic merge patch.
 //!
-//! All three are what kube-apiserver makes of them, which is not always what the RFCs say: its JSON
-//! patch library adds what `replace` does not find and takes negative indices, and nulls inside of
-//! what a merge patch brings are dropped. Knows nothing of versions, locks or status subresources.
+//! All three behave as in kube-apiserver, which differs from the RFCs: its JSON patch library adds a value if `replace`
+//! finds none, and accepts negative indices; nulls within the values of a merge patch are dropped. This module does not
+//! know versions, locks or status subresources.
 
 use kube_schema::json;
 use serde_json::Value;
@@ -15,25 +15,25 @@ mod tests;
 
 use super::fields::builtin::Struct;
 
-/// More operations in one JSON patch are refused.
+/// The maximum number of operations in a JSON patch.
 pub(crate) const MAX_OPERATIONS: usize = 10_000;
 
-/// No document gets deeper by patching than one can be that is sent.
+/// The maximum depth of a patched document, the same as that of a request.
 const MAX_DEPTH: usize = json::MAX_LEVELS;
 
-/// Why a patch is not applied, by the status that says so.
+/// The reason why a patch is not applied, by its status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PatchError {
-    /// 400: the patch is no patch of its kind.
+    /// 400: the patch is malformed.
     #[error("{0}")]
     Malformed(String),
     /// 413: too many operations.
     #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {operations}")]
     TooLarge { operations: usize },
-    /// 422: a patch that does not fit this object, such as one whose test fails.
+    /// 422: the patch does not fit this object, for example because a test fails.
     #[error("{0}")]
     Rejected(String),
-    /// 500: what the server's library has no better word for.
+    /// 500: the server's library has no better status for this.
     #[error("{0}")]
     Failed(String),
 }
@@ -54,7 +54,7 @@ pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> 
     Ok(object)
 }
 
-/// What is said of a patch that is no document of its kind, in the words that people know.
+/// The error for a patch that is not a document of its kind, with the server's message.
 fn undecoded(found: &Value, wanted: &str) -> String {
     let found = match found {
         Value::Null => "null",
@@ -67,8 +67,8 @@ fn undecoded(found: &Value, wanted: &str) -> String {
     format!("error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
-/// Applies a strategic merge patch (`application/strategic-merge-patch+json`). What the table of
-/// built-in kinds knows of the kind says which lists are merged; without that, all are replaced.
+/// Applies a strategic merge patch (`application/strategic-merge-patch+json`). The table of built-in kinds determines
+/// which lists are merged; without a type, all lists are replaced.
 pub(crate) fn strategic(
     object: &Value,
     patch: &Value,

@@ -1,5 +1,5 @@
-//! A large document in the texts that it is made of. They are held elsewhere anyway, and are put together
-//! as they are sent: the document never stands in memory as a whole.
+//! A large document, as the texts that it consists of. The texts are shared with the store and are joined while they
+//! are sent, so the whole document is never in memory.
 
 use std::convert::Infallible;
 use std::iter::Peekable;
@@ -10,10 +10,10 @@ use std::vec::IntoIter;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// Put together at once.
+/// The number of bytes that are joined at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A JSON text in a list, maybe one whose beginning was cut away, and something in the middle.
+/// A JSON text in a list. It may have lost its beginning, and may have an insertion in the middle.
 #[derive(Clone, Debug)]
 pub struct Item {
     opened: bool,
@@ -56,14 +56,14 @@ impl Item {
 pub struct Pieces {
     head: Vec<u8>,
     items: Peekable<IntoIter<Item>>,
-    /// Whether commas stand between them.
+    /// Whether commas separate the items.
     commas: bool,
     tail: &'static [u8],
     left: usize,
 }
 
 impl Pieces {
-    /// What stands before the list, its items, and what ends it.
+    /// The text before the list, its items, and the text after it.
     pub fn new(head: Vec<u8>, items: Vec<Item>, tail: &'static [u8]) -> Self {
         let commas = items.len().saturating_sub(1);
         let mut pieces = Self::joined(head, items, tail);
@@ -72,7 +72,7 @@ impl Pieces {
         pieces
     }
 
-    /// The same with nothing between the items.
+    /// Like [`new`](Self::new), without separators.
     pub fn joined(head: Vec<u8>, items: Vec<Item>, tail: &'static [u8]) -> Self {
         let size: usize = items.iter().map(Item::size).sum();
         Self {
@@ -84,17 +84,17 @@ impl Pieces {
         }
     }
 
-    /// Bytes that are still to come.
+    /// The bytes that are left to send.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// All that is still to come.
+    /// The rest of the document.
     pub fn whole(mut self) -> Bytes {
         self.chunk(usize::MAX)
     }
 
-    /// About so much of what is still to come; nothing when all is said.
+    /// The next part, of about this size; empty at the end.
     fn chunk(&mut self, wanted: usize) -> Bytes {
         let mut chunk = std::mem::take(&mut self.head);
         let next = self.items.peek().map_or(0, Item::size);
@@ -150,7 +150,7 @@ mod tests {
 
     fn pieces(sizes: &[usize]) -> Pieces {
         let items = sizes.iter().map(|size| match size.checked_sub(3) {
-            // Some are cut, so that there are both.
+            // Some items are cut, so that both cases occur.
             Some(rest) if rest % 2 == 1 => {
                 Item::opened([vec![b'x'; rest].into(), Bytes::from_static(b"yz")])
             }

@@ -1,4 +1,4 @@
-//! Clusters that are no kcp workspaces: built-in kinds and definitions of their own, nothing bound.
+//! Clusters without kcp: built-in kinds and CRDs, no bindings.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use super::custom::{self, Compiled, Fingerprint};
 use super::status::Status;
 use super::store::{Name, Read, Tx};
 
-/// Namespaces that are there from the start, as in any cluster.
+/// The initial namespaces of a cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Finds the catalogs of plain clusters.
+/// The catalogs of plain clusters.
 pub(crate) struct PlainScopes {
     clusters: HashSet<Name>,
     builtin: Vec<Arc<Resource>>,
     compiled: Compiled,
-    /// By cluster: the definitions that the catalog was made of.
+    /// By cluster: the definitions that the catalog was built from.
     catalogs: Mutex<HashMap<Name, (Fingerprint, Arc<Catalog>)>>,
 }
 
 impl PlainScopes {
-    /// Serves the clusters of these ids, with these built-in kinds.
+    /// Serves the clusters with these ids, with these built-in kinds.
     pub(crate) fn new(
         clusters: impl IntoIterator<Item = Name>,
         builtin: Vec<Arc<Resource>>,
@@ -42,7 +42,7 @@ impl PlainScopes {
         self.clusters.contains(cluster)
     }
 
-    /// Puts into the clusters what clients take for granted.
+    /// Creates the initial objects that clients expect.
     pub(crate) fn bootstrap(&self, tx: &mut Tx<'_>) -> Result<(), Status> {
         for cluster in &self.clusters {
             for name in NAMESPACES {

@@ -1,4 +1,4 @@
-//! Both control planes in one process: a kcp and a service cluster beside it.
+//! Both control planes in one process: a kcp and a service cluster.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -24,36 +24,36 @@ use super::server::{
 use super::status::Status;
 use super::store::{Name, Retention, Store, StoreOptions};
 
-/// What the control planes say they are.
+/// The reported version.
 const KCP_VERSION: &str = "v1.34.2+kcp-v0.32.0";
 const SERVICE_VERSION: &str = "v1.36.3";
 
-/// The one cluster of the service cluster's store.
+/// The one cluster in the service cluster's store.
 const SERVICE: &str = "service";
 const ADMIN: &str = "kcp-admin";
 
-/// How a playground is set up.
+/// The settings of a playground.
 pub struct PlaygroundOptions {
-    /// Where kcp listens on loopback; 0 for any free port.
+    /// The port of kcp on loopback; 0 for any free port.
     pub port: u16,
-    /// Where the service cluster listens.
+    /// The port of the service cluster.
     pub service_port: u16,
     /// More users, in kube-apiserver's form: `token,user,uid,"group1,group2"`.
     pub token_file: String,
     pub faults: Vec<Fault>,
-    /// Makes the chance in faults repeatable.
+    /// The seed of random faults.
     pub seed: u64,
-    /// How much of the past can be watched, in each control plane.
+    /// The retained history of each control plane, for watches.
     pub retention: Retention,
-    /// How long kcp takes until a new API is established, as some 5 s on a real one; claims reach objects,
-    /// and workspaces become ready, after a fifth of it. Nothing takes time by default.
+    /// The delay until a new API of kcp is established, some 5 s on a real kcp. Claims reach objects, and workspaces
+    /// become ready, after a fifth of it. There is no delay by default.
     pub kcp_delays: Duration,
-    /// More kinds that the service cluster serves.
+    /// Additional kinds of the service cluster.
     pub stand_ins: Vec<StandIn>,
-    /// Where each request is written to, a line of JSON each.
+    /// A file to which each request is written as a line of JSON.
     pub log_sink: Option<Box<dyn Write + Send>>,
-    /// Whether they run on threads of their own, whose stacks bear objects as deep as servers take.
-    /// Otherwise they share the runtime and the time of who starts them, and deep objects are beyond them.
+    /// Whether the control planes have threads of their own, whose stacks suffice for objects as deep as servers
+    /// accept. Otherwise they share the caller's runtime, and objects of such depth are not supported.
     pub own_threads: bool,
 }
 
@@ -74,7 +74,7 @@ impl Default for PlaygroundOptions {
     }
 }
 
-/// A namespaced kind with a status, stored as it is given: its fields are not checked, and no controller works on it.
+/// A namespaced kind with a status. Its fields are not validated, and no controller acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StandIn {
     /// Empty for the core group.
@@ -95,27 +95,26 @@ pub enum PlaygroundError {
     Bootstrap(Status),
 }
 
-/// Running control planes. They stop when told to, or when this is dropped; nothing is kept.
+/// Running control planes. They stop on request or when this is dropped; no data is kept.
 pub struct Playground {
     planes: Planes,
     _threads: Option<Threads>,
 }
 
-/// What runs on the threads.
+/// The tasks on the threads.
 struct Planes {
     server: Server,
     kcp_url: String,
     service_url: String,
     admin_token: String,
-    /// Ends the controllers that work beside the requests.
+    /// Stops the controllers that run beside the requests.
     controllers: DropGuard,
 }
 
-/// What drives the control planes: threads whose stacks are large enough for an object that is nested as
-/// deeply as a server takes it.
+/// The threads of the control planes. Their stacks suffice for objects as deep as a server accepts.
 struct Threads(Option<Runtime>);
 
-/// Two are enough: what is judged is what is answered, not how fast.
+/// Two threads are enough: tests compare answers, not speed.
 const THREADS: usize = 2;
 
 impl Threads {
@@ -129,7 +128,7 @@ impl Threads {
         Ok(Self(Some(runtime.map_err(PlaygroundError::Threads)?)))
     }
 
-    /// Does work on these threads.
+    /// Runs a task on these threads.
     async fn work<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let runtime = self
             .0
@@ -144,7 +143,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Whoever drops them may not wait.
+        // The runtime must not be dropped within an async context, so it is shut down in the background.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -152,13 +151,13 @@ impl Drop for Threads {
 }
 
 impl Playground {
-    /// Starts both control planes; they are ready to serve when this returns, and end when it is dropped. To be
-    /// called within a tokio runtime.
+    /// Starts both control planes. They are ready when this returns, and stop when it is dropped. Call it within a
+    /// tokio runtime.
     pub async fn start() -> Result<Self, PlaygroundError> {
         Self::start_with(PlaygroundOptions::default()).await
     }
 
-    /// The same with ports, users, faults or delays of one's own.
+    /// Like `start`, with ports, users, faults or delays.
     pub async fn start_with(options: PlaygroundOptions) -> Result<Self, PlaygroundError> {
         let threads = options.own_threads.then(Threads::start).transpose()?;
         let planes = match &threads {
@@ -181,7 +180,7 @@ impl Playground {
         &self.planes.service_url
     }
 
-    /// For the administrator, at root, with a context for the bare address too.
+    /// A kubeconfig of the administrator for root, with another context for the server without a workspace.
     pub fn kcp_kubeconfig(&self) -> Value {
         let context = |name, path: &str| Context {
             name,
@@ -196,18 +195,18 @@ impl Playground {
         )
     }
 
-    /// For the administrator, at one workspace, such as `root:team`.
+    /// A kubeconfig of the administrator for one workspace, such as `root:team`.
     pub fn workspace_kubeconfig(&self, path: &str) -> Value {
         let url = format!("{}/clusters/{path}", self.planes.kcp_url);
         self.kubeconfig_at(&url, ADMIN, &self.planes.admin_token)
     }
 
-    /// For the administrator of the service cluster.
+    /// A kubeconfig of the administrator for the service cluster.
     pub fn service_kubeconfig(&self) -> Value {
         self.kubeconfig_at(&self.planes.service_url, ADMIN, &self.planes.admin_token)
     }
 
-    /// For a user of the token file, at any address of this playground.
+    /// A kubeconfig of a user in the token file, for any URL of this playground.
     pub fn kubeconfig_at(&self, url: &str, user: &str, token: &str) -> Value {
         let contexts = [Context {
             name: "playground",
@@ -216,17 +215,17 @@ impl Playground {
         server::kubeconfig(self.planes.server.ca_pem(), user, token, &contexts)
     }
 
-    /// What goes wrong on demand.
+    /// The faults of both control planes.
     pub fn faults(&self) -> &Arc<Faults> {
         self.planes.server.faults()
     }
 
-    /// Who asked for what.
+    /// The request log.
     pub fn requests(&self) -> &Arc<RequestLog> {
         self.planes.server.requests()
     }
 
-    /// Ends watches, lets what is being answered come to its end for a moment, and closes everything.
+    /// Ends watches, waits a moment for running requests, and closes everything.
     pub async fn stop(self) {
         drop(self.planes.controllers);
         self.planes.server.stop().await;
@@ -274,7 +273,7 @@ impl Planes {
     }
 }
 
-/// Who a token of the server stands for, for token reviews.
+/// The user of a token, for token reviews.
 fn identify(tokens: Tokens) -> builtin::Identify {
     Arc::new(move |token: &str| {
         let header = format!("Bearer {token}");
@@ -294,7 +293,7 @@ fn add_settlers(store: &Store) {
     store.add_settler(custom::settler());
 }
 
-/// What both control planes are opened with.
+/// The common settings of both servers.
 struct Opening {
     retention: Retention,
     kcp_delays: Duration,
@@ -346,25 +345,25 @@ impl Opening {
         let rest = Rest::new(Arc::clone(&store), kcp.scopes(), KCP_VERSION);
         let api = Arc::new(kcp.api(rest));
         let url = server.open(port, api, kcp.router()).await?;
-        // The addresses in kcp's objects need the port; nobody knows the door before this returns.
+        // Objects of kcp contain its URL, so the port has to be known. No request can arrive before this returns.
         base_url.get_or_init(|| url.clone());
         store
             .write(|tx| kcp.bootstrap(tx))
             .map_err(PlaygroundError::Bootstrap)?;
-        // What it comes with was always there: clients cannot watch it come.
+        // The initial objects are not part of the history, so no client can watch their creation.
         store.compact();
         self.collect(&store, kcp.scopes());
         self.spawn(async move { kcp.run().await });
         Ok(url)
     }
 
-    /// Collects what nobody owns any more.
+    /// Runs garbage collection.
     fn collect(&self, store: &Arc<Store>, scopes: Arc<dyn Scopes>) {
         let collector = Collector::new(Arc::clone(store), scopes);
         self.spawn(async move { collector.run().await });
     }
 
-    /// Works until the control planes stop.
+    /// Runs until the control planes stop.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         tokio::spawn(async move {
@@ -376,7 +375,7 @@ impl Opening {
     }
 }
 
-/// Everything that comes in by the service cluster's door is for its one cluster.
+/// Maps every request of the service cluster's listener to its one cluster.
 struct ServiceRouter;
 
 impl Router for ServiceRouter {

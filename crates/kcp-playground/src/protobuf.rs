@@ -1,9 +1,8 @@
-//! Kubernetes' protobuf: bodies of requests, turned into the JSON of the same object, and answers, made of
-//! it. Typed clients send nothing else for built-in kinds and do not fall back; that they get it back as well
-//! saves them most of the work of reading.
+//! Kubernetes' protobuf: decodes bodies of requests to the JSON of the same object, and encodes answers. Typed clients
+//! send only this for built-in kinds, without a fallback. Answers in protobuf save them most of the work of parsing.
 //!
-//! Field numbers are facts of the published API; they stand in tables and one loop reads by them.
-//! Unknown fields are skipped, as newer clients may send them.
+//! The tables contain the field numbers of the published API, and one loop decodes by them. Unknown fields are skipped,
+//! because newer clients may send them.
 
 use serde_json::{Map, Value};
 
@@ -20,16 +19,16 @@ mod write;
 pub use pack::Packing;
 use wire::{Payload, Reader};
 
-/// What a body in this encoding begins with.
+/// The first bytes of a body in this encoding.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The media type of such bodies.
+/// The media type of these bodies.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// The same, of the events of a watch.
+/// The media type of watch events.
 pub const EVENTS: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Why a body cannot be read; the answer is a 400, or a 415 for a kind that has no table.
+/// The reason why a body cannot be decoded; answered with 400, or with 415 for a kind without a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
     #[error(
@@ -68,12 +67,12 @@ pub enum ProtobufError {
     UnknownKind { api_version: String, kind: String },
 }
 
-/// Whether a body claims to be in this encoding.
+/// Whether a body begins like this encoding.
 pub fn is_protobuf(body: &[u8]) -> bool {
     body.starts_with(MAGIC)
 }
 
-/// Decodes a body into the JSON of the object, `apiVersion` and `kind` from the envelope.
+/// Decodes a body to the JSON of the object, with `apiVersion` and `kind` from the envelope.
 pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     if body.len() > json::MAX_BODY {
         return Err(ProtobufError::TooLarge { size: body.len() });
@@ -120,7 +119,7 @@ pub(crate) fn decode_list(body: &[u8]) -> (Value, Vec<Value>) {
     (Value::Object(meta), items)
 }
 
-/// The kind and the document of an event in its frame.
+/// The kind and the document of a framed event.
 #[cfg(test)]
 pub(crate) fn decode_event(frame: &[u8]) -> (String, Vec<u8>) {
     let (size, rest) = frame.split_first_chunk().unwrap();
@@ -143,7 +142,7 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// What its content is, if that is known.
+    /// The message of its content, if it has a table.
     fn message(&self) -> Option<&'static kinds::Message> {
         let api_version = self.api_version;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

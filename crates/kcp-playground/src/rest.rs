@@ -1,7 +1,7 @@
 //! The Kubernetes API over the store: verbs, discovery, watches.
 //!
-//! Knows HTTP's words (paths, headers, codes) but no connections, and nothing of particular kinds
-//! beyond namespaces: what a scope serves and how its kinds behave stands in its catalog.
+//! This module knows paths, headers and status codes, but no connections. It does not know particular kinds, except
+//! namespaces: the catalog of a scope has its resources and their rules.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -58,11 +58,11 @@ use view::View;
 use watch::{Current, Plan, Standing, Watched};
 use write::Written;
 
-/// What answers requests about the objects of a store.
+/// Answers requests about the objects of a store.
 pub(crate) struct Rest {
     store: Arc<Store>,
     scopes: Arc<dyn Scopes>,
-    /// What `/version` says: major, minor, the whole.
+    /// The content of `/version`: major, minor, the whole version.
     version: (String, String, String),
     documents: Documents,
     aside: Aside,
@@ -79,7 +79,7 @@ struct Call<'a> {
 
 impl Call<'_> {
     fn view(&self, resource: Arc<Resource>) -> View {
-        // What has no such form is refused before it comes to an answer.
+        // A request without an acceptable form is refused before it is executed.
         let accepted = self.accepts.best(&resource);
         let mut view = View::new(resource, accepted.unwrap_or(Form::Whole.into()), self.clock);
         view.across = matches!(self.request.scope, Scope::ExportWildcard { .. });
@@ -88,7 +88,7 @@ impl Call<'_> {
 }
 
 impl Rest {
-    /// Serves what `scopes` finds. `version` is a Kubernetes version such as `v1.34.2`.
+    /// Serves the catalogs of `scopes`. `version` is a Kubernetes version such as `v1.34.2`.
     pub(crate) fn new(store: Arc<Store>, scopes: Arc<dyn Scopes>, version: &str) -> Self {
         let mut numbers = version.trim_start_matches('v').split('.');
         let mut number = || numbers.next().unwrap_or_default().to_owned();
@@ -161,7 +161,7 @@ impl Rest {
         Ok(full(200, view::bytes(&document)))
     }
 
-    /// Discovery in one document, which clients keep as long as its tag is the same.
+    /// Aggregated discovery, which clients cache as long as its `ETag` is the same.
     fn aggregate(&self, request: &ApiRequest, target: &Target) -> Result<ApiResponse, Status> {
         let catalog = self
             .store
@@ -227,7 +227,7 @@ impl Rest {
         })
     }
 
-    /// What is said of a path that is no address of anything.
+    /// The error for an unknown path.
     fn nowhere(&self, request: &ApiRequest) -> Status {
         let path = request.path.strip_prefix('/').unwrap_or_default();
         let group = match path.split_once('/') {
@@ -261,7 +261,7 @@ impl Rest {
             }
             ("DELETE", None) => Ok(written(self.delete_collection(call)?)),
             _ => {
-                // An address that is nothing at all is missing, whatever the method.
+                // An unknown path is answered with 404, whatever the method is.
                 let resource = self.store.read(|read| self.address(read, call))?;
                 let custom = resource.flavour == Flavour::Custom;
                 Err(match call.request.method.as_str() {
@@ -299,7 +299,7 @@ impl Rest {
         look_up(&catalog, &call.path)
     }
 
-    /// The resource of a path, if this verb is allowed on it here.
+    /// The resource of a path, if it has this verb.
     fn find(
         &self,
         read: &dyn Read,
@@ -337,7 +337,7 @@ impl Rest {
         Ok(resource)
     }
 
-    /// The same of a request, which has to accept a form that there is.
+    /// Like [`find`](Self::find), for a request, which has to accept a form that is served.
     fn meant(&self, read: &dyn Read, call: &Call<'_>, verb: &str) -> Result<Arc<Resource>, Status> {
         let resource = self.find(read, &call.request.scope, &call.path, verb)?;
         call.accepts.best(&resource)?;
@@ -416,8 +416,8 @@ impl Rest {
         Ok(answer.of(media_type))
     }
 
-    /// A watch ends when what it shows is served no longer, or as something else. In the view of an export
-    /// it fails then, and falls silent when the export goes.
+    /// A watch ends when its resource is no longer served, or is served in another way. In an export's view, it then
+    /// fails, and it falls silent when the export is deleted.
     fn stays(&self, scope: &Scope, path: &ResourcePath, resource: &Arc<Resource>) -> Current {
         let store = Arc::clone(&self.store);
         let scopes = Arc::clone(&self.scopes);
@@ -441,7 +441,7 @@ impl Rest {
         })
     }
 
-    /// Everything of a write at once, or, dry, none of it.
+    /// Executes all parts of a write in one transaction or, for a dry run, none.
     fn transact<T>(
         &self,
         dry_run: bool,
@@ -455,8 +455,8 @@ impl Rest {
     }
 }
 
-/// Only the roots of discovery have everything below them, and only in a cluster: virtual workspaces
-/// know the plain form alone.
+/// Only the roots of discovery have the aggregated form, and only in a cluster: virtual workspaces have the plain form
+/// alone.
 fn discovery_form(request: &ApiRequest, target: &Target) -> Result<Discovery, Status> {
     let root = matches!(target, Target::CoreVersions | Target::Groups);
     if root && matches!(request.scope, Scope::Cluster(_)) {
@@ -493,8 +493,7 @@ fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Stat
     }
 }
 
-/// What is said of what is not there: built-in groups say that they don't know it, all else is an
-/// unknown page.
+/// The error for a missing resource: built-in groups answer with a `Status`, other paths with a plain text.
 fn nothing_there(catalog: &Catalog, group: &str) -> Status {
     let built_in = catalog.groups().any(|(name, versions)| {
         let mut resources = versions.iter().flat_map(|version| &version.resources);
@@ -507,7 +506,7 @@ fn nothing_there(catalog: &Catalog, group: &str) -> Status {
     }
 }
 
-/// A verb that an address does not have.
+/// The error for a verb that a path does not have.
 fn not_supported(resource: &Resource, verb: &str) -> Status {
     if resource.flavour == Flavour::Custom {
         Status::not_supported(&resource.group, &resource.plural, verb)
@@ -542,7 +541,7 @@ fn full(status: u16, body: Bytes) -> ApiResponse {
     }
 }
 
-/// All is well, in a word or check by check.
+/// The answer of a probe, short or with each check.
 fn health(request: &ApiRequest) -> ApiResponse {
     let query = Query::parse(request.query.as_deref());
     let path = request.path.trim_matches('/');

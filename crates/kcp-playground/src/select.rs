@@ -1,7 +1,7 @@
 //! Label selectors and field selectors of list and watch requests: parsed once, matched often.
 //!
-//! Labels follow apimachinery's grammar to the letter, keywords case-sensitive. Which fields a
-//! resource can be selected by is the caller's to say.
+//! Labels follow apimachinery's grammar exactly, with case-sensitive keywords. The caller knows which fields a resource
+//! can be selected by.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -12,13 +12,13 @@ mod tests;
 
 pub(crate) use field_terms::FieldSelector;
 
-/// What is wrong with a selector; the message is that of the server's 400.
+/// A problem of a selector, with the message of the server's 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SelectError {
-    /// A label selector outside of the grammar or with keys or values that no label can have.
+    /// A label selector with invalid syntax, or with keys or values that labels cannot have.
     #[error("{0}")]
     Labels(String),
-    /// A field selector outside of the grammar.
+    /// A field selector with invalid syntax.
     #[error("{0}")]
     Fields(String),
     #[error("field label not supported: {0}")]
@@ -27,7 +27,7 @@ pub(crate) enum SelectError {
     TooLong { size: usize },
 }
 
-/// Longer than any request line that passes a proxy.
+/// Longer than any request line that proxies accept.
 const MAX_SELECTOR: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +57,7 @@ pub(crate) struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Parses the value of a `labelSelector` parameter; the empty one selects everything.
+    /// Parses the value of a `labelSelector` parameter; an empty one selects everything.
     pub(crate) fn parse(text: &str) -> Result<Self, SelectError> {
         if text.len() > MAX_SELECTOR {
             return Err(SelectError::TooLong { size: text.len() });
@@ -70,7 +70,7 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Matches against labels that are found by their keys.
+    /// Matches against labels, which are looked up by their keys.
     pub(crate) fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|r| r.matches(label(&r.key)))
     }

@@ -1,7 +1,7 @@
-//! The playground's front: TLS and HTTP, who is asking, faults, the request log, kubeconfigs.
+//! The playground's server: TLS and HTTP, authentication, faults, the request log, kubeconfigs.
 //!
-//! A [`Server`] serves an `Api` behind one or more doors, each a listener on loopback with a
-//! [`Router`] of its own. What the requests mean is the API's business.
+//! A [`Server`] serves an `Api` through one or more listeners on loopback, each with a [`Router`] of its own. The API
+//! interprets the requests.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -36,20 +36,20 @@ use exchange::Exchange;
 use serve::{Handler, Serving};
 use tls::Certificates;
 
-/// How a server is set up.
+/// The settings of a server.
 pub struct ServerOptions {
     pub tokens: Tokens,
     pub faults: Vec<Fault>,
-    /// Makes chance repeatable.
+    /// The seed of random faults.
     pub seed: u64,
-    /// How many requests the log keeps.
+    /// The number of requests in the log.
     pub log_capacity: usize,
-    /// Where each request is written to as well, a line of JSON each.
+    /// A file to which each request is also written as a line of JSON.
     pub log_sink: Option<Box<dyn Write + Send>>,
 }
 
 impl ServerOptions {
-    /// For these users; without faults, with a log that holds a large test.
+    /// Settings for these users: no faults, and a log large enough for a large test.
     pub fn new(tokens: Tokens) -> Self {
         Self {
             tokens,
@@ -73,7 +73,7 @@ pub enum StartError {
     },
 }
 
-/// A running server. Stops when it is told to, or dropped.
+/// A running server. It stops on request or when it is dropped.
 pub struct Server {
     ca_pem: String,
     certificates: Certificates,
@@ -85,7 +85,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes certificates; nothing listens before [`Self::open`].
+    /// Creates certificates; nothing listens before [`Self::open`].
     pub fn new(options: ServerOptions) -> Result<Self, StartError> {
         let certificates = Certificates::generate()?;
         Ok(Self {
@@ -99,8 +99,8 @@ impl Server {
         })
     }
 
-    /// Opens a door on loopback; port 0 takes a free one. The answer is the address of the door,
-    /// such as `https://127.0.0.1:6443`, which is served from now on.
+    /// Opens a listener on loopback; port 0 takes a free port. Returns its URL, such as `https://127.0.0.1:6443`, which
+    /// is served from now on.
     pub async fn open(
         &mut self,
         port: u16,
@@ -126,7 +126,7 @@ impl Server {
         Ok(url)
     }
 
-    /// The authority that the server's certificate is signed by, in PEM.
+    /// The CA certificate of the server, in PEM.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
@@ -139,7 +139,7 @@ impl Server {
         &self.log
     }
 
-    /// Ends watches, lets what is being answered come to its end for a moment, closes everything.
+    /// Ends watches, waits a moment for running requests, and closes everything.
     pub async fn stop(mut self) {
         self.stop.cancel();
         for serving in self.serving.drain(..) {

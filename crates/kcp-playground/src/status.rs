@@ -1,41 +1,40 @@
-//! Refusals: the `Status` documents that Kubernetes clients classify by `reason`, then by `code`.
+//! Errors: `Status` documents, which Kubernetes clients classify by `reason`, then by `code`.
 //!
-//! One constructor a case, so that a message is worded in one place. Knows nothing of HTTP beyond the
-//! status code.
+//! One constructor for each case, so that each message is in one place. Of HTTP, it only knows the status code.
 
 use std::fmt;
 
 use kube_schema::field::FieldError;
 use serde_json::{Map, Value, json};
 
-/// Why a request was refused. Serialises to a `v1 Status` of `status: Failure`.
+/// The reason why a request was refused. Serialises to a `v1 Status` with `status: Failure`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub code: u16,
     pub reason: &'static str,
     pub message: String,
     pub details: Option<Box<Details>>,
-    /// What the answer warns of beside the refusal; sent as headers.
+    /// The warnings beside the error, sent as headers.
     pub warnings: Vec<String>,
-    /// Answered as its text, not as a document.
+    /// Sent as plain text, not as a document.
     pub plain: bool,
-    /// For who asked for a page that cannot be had any more.
+    /// The continue token for a client whose page is no longer available.
     pub next_page: Option<Box<str>>,
 }
 
-/// What a `Status` is about.
+/// The object of a `Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     pub name: String,
     pub group: String,
-    /// The plural resource, except for `Invalid`, where Kubernetes puts the kind.
+    /// The plural resource; the kind for `Invalid`, as in Kubernetes.
     pub kind: String,
     pub uid: String,
     pub causes: Vec<Cause>,
     pub retry_after_seconds: Option<u32>,
 }
 
-/// One reason among several.
+/// One of several causes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
     pub reason: String,
@@ -43,7 +42,7 @@ pub struct Cause {
     pub field: String,
 }
 
-/// `resource.group`, or the bare resource of the core group.
+/// `resource.group`, or only the resource in the core group.
 pub(crate) fn qualified(group: &str, resource: &str) -> String {
     if group.is_empty() {
         resource.to_owned()
@@ -53,7 +52,7 @@ pub(crate) fn qualified(group: &str, resource: &str) -> String {
 }
 
 impl Status {
-    /// A refusal without details.
+    /// An error without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -74,7 +73,7 @@ impl Status {
         self
     }
 
-    /// With details that say nothing, as answers have that are made from a code alone.
+    /// With empty details, as in answers that are generated from a status code.
     #[must_use]
     pub fn about_nothing(mut self) -> Self {
         self.details.get_or_insert_default();
@@ -97,7 +96,7 @@ impl Status {
         self
     }
 
-    /// Tells the client when to come again; also sent as the `Retry-After` header.
+    /// Sets the time after which the client should retry; also sent as the `Retry-After` header.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = Some(seconds);
@@ -109,7 +108,7 @@ impl Status {
         Self::new(404, "NotFound", message).about(group, resource, name)
     }
 
-    /// No such API: what clients take for "the server could not find the requested resource".
+    /// No such API: clients show it as "the server could not find the requested resource".
     pub fn no_such_path() -> Self {
         Self::new(
             404,
@@ -119,7 +118,7 @@ impl Status {
         .about_nothing()
     }
 
-    /// Nothing at all is at this address: the page of text that all kinds of servers answer with.
+    /// Nothing is at this path: the plain text answer of a web server.
     pub fn page_not_found() -> Self {
         Self {
             plain: true,
@@ -127,7 +126,7 @@ impl Status {
         }
     }
 
-    /// The server failed before it knew what was asked for.
+    /// The server failed before it had read the request.
     pub fn failed(why: impl fmt::Display) -> Self {
         Self {
             plain: true,
@@ -150,7 +149,7 @@ impl Status {
         Self::new(409, "AlreadyExists", message).about(group, resource, name)
     }
 
-    /// A write that lost against another; `why` completes the sentence.
+    /// A conflict with another write; `why` completes the sentence.
     pub fn conflict(group: &str, resource: &str, name: &str, why: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on {} \"{name}\": {why}",
@@ -159,7 +158,7 @@ impl Status {
         Self::new(409, "Conflict", message).about(group, resource, name)
     }
 
-    /// The optimistic lock failed.
+    /// A write with an outdated resourceVersion.
     pub fn stale(group: &str, resource: &str, name: &str) -> Self {
         Self::conflict(
             group,
@@ -206,12 +205,12 @@ impl Status {
         Self::new(410, "Expired", message)
     }
 
-    /// The revision lies before what is remembered.
+    /// The revision is before the retained history.
     pub fn too_old(asked: u64, oldest: u64) -> Self {
         Self::expired(format!("too old resource version: {asked} ({oldest})"))
     }
 
-    /// The revision lies in the future.
+    /// The revision is in the future.
     pub fn too_new(asked: u64, current: u64) -> Self {
         Self::new(
             504,
@@ -222,7 +221,7 @@ impl Status {
         .retry_after(1)
     }
 
-    /// No such verb at this address.
+    /// The path does not have this verb.
     pub fn method_not_allowed() -> Self {
         Self::new(
             405,
@@ -232,7 +231,7 @@ impl Status {
         .about_nothing()
     }
 
-    /// No such verb on custom resources, by their name.
+    /// A custom resource does not have this verb; the message names the resource.
     pub fn not_supported(group: &str, resource: &str, verb: &str) -> Self {
         let kind = qualified(group, resource);
         let message = format!("{verb} is not supported on resources of kind {kind:?}");
@@ -269,7 +268,7 @@ impl Status {
         .cause("", message, "")
     }
 
-    /// The document that goes over the wire.
+    /// The document as it is sent.
     pub fn to_json(&self) -> Value {
         let mut root = json!({
             "kind": "Status",
@@ -295,7 +294,7 @@ impl Status {
 }
 
 impl Details {
-    /// With what is empty left out, as the wire form has it.
+    /// Without empty fields, as in the sent form.
     pub fn to_json(&self) -> Value {
         let mut map = Map::new();
         for (field, value) in [

@@ -1,10 +1,10 @@
-//! Objects of all logical clusters: one map, one revision, transactions, and a past to watch from.
+//! Objects of all logical clusters: one map, one revision, transactions, and a history for watches.
 //!
-//! Every change of an object has a revision of its own; a transaction's changes become visible
-//! together. Knows keys, JSON and labels; nothing of kinds, schemas or HTTP.
+//! Every change of an object has a revision of its own; the changes of a transaction become visible together. The store
+//! knows keys, JSON and labels; it does not know kinds, schemas or HTTP.
 //!
-//! Writers take turns (`writer`), and work on a shared lock until the commit, so that readers are kept
-//! out only while finished states are put in place.
+//! Writers take turns (`writer`). They hold a shared lock until the commit, so readers are blocked only while the
+//! results are put in place.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -34,16 +34,16 @@ pub(crate) use watching::{Event, EventKind, Filter, Watch};
 
 use super::status::Status;
 
-/// The annotation by which clients of several clusters tell objects apart.
+/// The annotation by which clients distinguish objects of several clusters.
 pub(crate) const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
 
-/// How a store is set up.
+/// The settings of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreOptions {
     pub retention: Retention,
-    /// Clusters that are no kcp workspaces: their objects carry no [`CLUSTER_ANNOTATION`].
+    /// Clusters without kcp: their objects have no [`CLUSTER_ANNOTATION`].
     pub plain_clusters: HashSet<Name>,
-    /// What defines APIs: `(group, resource)`. A change there makes catalogs stale.
+    /// The resources that define APIs: `(group, resource)`. Their changes invalidate catalogs.
     pub definitions: HashSet<(Name, Name)>,
     pub clock: fn() -> Timestamp,
 }
@@ -62,19 +62,19 @@ impl Default for StoreOptions {
     }
 }
 
-/// A controller that brings objects in step inside the transaction that disturbed them.
+/// A controller that reconciles objects within the transaction that changed them.
 pub(crate) trait Settler: Send + Sync {
-    /// Reacts to the keys that were written since its last call in this transaction, its own writes
-    /// included. An error undoes the whole transaction and is its answer.
+    /// Handles the keys that were written since its last call in this transaction, including its own writes. An error
+    /// aborts the transaction and is its answer.
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status>;
 }
 
-/// Reading, inside a transaction or outside.
+/// Reads, within a transaction or outside.
 pub(crate) trait Read {
     fn get(&self, key: &Key) -> Option<Arc<Stored>>;
     /// In the order of lists.
     fn list(&self, range: &Range) -> Vec<Arc<Stored>>;
-    /// The tables that hold objects, or have held some.
+    /// The tables that contain objects, or have contained some.
     fn tables(&self) -> Vec<Table>;
 }
 
@@ -91,7 +91,7 @@ struct StoreState {
 pub(crate) struct Store {
     options: StoreOptions,
     settlers: RwLock<Vec<Arc<dyn Settler>>>,
-    /// Held through every transaction; `state` is locked for writing only by who holds it.
+    /// Held during every transaction. Only its holder locks `state` for writing.
     writer: Mutex<HashSet<Name>>,
     state: RwLock<StoreState>,
     revision: watch::Sender<u64>,
@@ -99,7 +99,7 @@ pub(crate) struct Store {
     doubted: Doubted,
 }
 
-/// What a list found.
+/// The result of a list.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub revision: u64,
@@ -108,7 +108,7 @@ pub(crate) struct Snapshot {
 
 impl Store {
     pub(crate) fn new(options: StoreOptions) -> Arc<Self> {
-        // Clients take 0 for "any"; the first object gets 2, so that 1 is a revision to watch from.
+        // Revision 0 means "any" for clients. The first object gets revision 2, so that a watch can begin at 1.
         let revision = 1;
         Arc::new(Self {
             settlers: RwLock::default(),
@@ -132,24 +132,23 @@ impl Store {
         self.settlers.write().push(settler);
     }
 
-    /// Tells about every change of a definition (see [`StoreOptions::definitions`]). All watches are woken
-    /// after it.
+    /// Notifies about every change of a definition (see [`StoreOptions::definitions`]). All watches are woken after it.
     pub(crate) fn watch_definitions(&self) -> watch::Receiver<u64> {
         self.definitions.subscribe()
     }
 
-    /// Tells the revision after every commit.
+    /// Notifies about the revision after every commit.
     pub(crate) fn watch_revision(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
-    /// The objects whose owners have changed since this was asked last, and owners that wait for
-    /// their dependents: what garbage collection has to look at.
+    /// The objects whose owners have changed since the last call, and owners that wait for their dependents, for
+    /// garbage collection.
     pub(crate) fn take_doubts(&self) -> Vec<Key> {
         self.state.write().lineages.take_doubts()
     }
 
-    /// Waits until there is something for [`Self::take_doubts`]. For one who asks.
+    /// Waits until [`Self::take_doubts`] has something to return. For a single caller.
     pub(crate) async fn doubted(&self) {
         self.doubted.notified().await;
     }
@@ -171,7 +170,7 @@ impl Store {
         f(&*self.state.read())
     }
 
-    /// What the range holds now, and the revision of "now".
+    /// The current objects of a range, and the current revision.
     pub(crate) fn snapshot(&self, range: &Range) -> Snapshot {
         let state = self.state.read();
         Snapshot {
@@ -180,7 +179,7 @@ impl Store {
         }
     }
 
-    /// What the range held at `revision`: refused when that is forgotten or still to come.
+    /// The objects of a range at `revision`: an error if that is no longer retained, or in the future.
     pub(crate) fn snapshot_at(&self, range: &Range, revision: u64) -> Result<Snapshot, Status> {
         let state = self.state.read();
         if revision > state.revision {
@@ -196,7 +195,7 @@ impl Store {
         Ok(Snapshot { revision, items })
     }
 
-    /// Forgets the past: a watch or a list from any earlier revision is refused with 410.
+    /// Drops the history: a watch or a list from any earlier revision is refused with 410.
     pub(crate) fn compact(&self) {
         let _turn = self.writer.lock();
         let mut state = self.state.write();
@@ -205,8 +204,8 @@ impl Store {
         }
     }
 
-    /// One transaction: what `f` and then the settlers do becomes visible together, or, on an error,
-    /// not at all.
+    /// One transaction: the changes of `f` and then of the settlers become visible together or, after an error, not at
+    /// all.
     pub(crate) fn write<T>(
         &self,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, Status>,
@@ -222,8 +221,7 @@ impl Store {
         Ok(self.commit(value, pending))
     }
 
-    /// Does everything of a transaction except committing it. Objects of the outcome have no revision
-    /// beyond the one that they had before.
+    /// Executes a transaction without committing it. Objects of the outcome keep their earlier revision.
     pub(crate) fn dry_run<T>(
         &self,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, Status>,
@@ -252,7 +250,7 @@ impl Store {
             }
             if definitions_changed {
                 state.definitions += 1;
-                // Every watch looks whether it still shows what it should.
+                // Every watch checks whether its resource is still served.
                 wakes.extend(state.tables.values().map(|contents| contents.wake.clone()));
             }
             (state.revision, state.definitions)
@@ -327,8 +325,7 @@ impl Read for StoreState {
     }
 }
 
-/// Each question is answered by the state of its moment: what needs more than one is asked in
-/// [`Store::read`].
+/// Each read sees the state at its time. Several reads of one state use [`Store::read`].
 impl Read for Store {
     fn get(&self, key: &Key) -> Option<Arc<Stored>> {
         self.state.read().get(key)

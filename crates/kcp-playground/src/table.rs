@@ -1,7 +1,7 @@
-//! Objects as the rows of tables, for people who read them: columns, cells, ages.
+//! Objects as rows of tables, for people: columns, cells, ages.
 //!
-//! Knows which columns a kind has and how a cell is made of an object. Nothing of HTTP: what of a table
-//! is sent, and beside which object, is the API layer's business.
+//! This module knows the columns of a kind, and how to render a cell. It does not know HTTP: the API layer decides
+//! which parts of a table are sent.
 
 use std::borrow::Cow;
 
@@ -17,27 +17,27 @@ mod json_path;
 pub(crate) use builtin::printer as builtin;
 pub(crate) use custom::Custom;
 
-/// What shows objects of one resource as rows.
+/// Renders objects of one resource as rows.
 pub(crate) trait Printer: Send + Sync {
     fn columns(&self) -> &[Column];
 
     /// One cell for each column.
     fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value>;
 
-    /// The rows of a list without items: kinds that have no columns of their own answer null there.
+    /// The rows of a list without items: null for kinds without columns of their own.
     fn no_rows(&self) -> Value {
         json!([])
     }
 }
 
-/// The head of a column.
+/// The definition of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub name: Cow<'static, str>,
     pub kind: Cow<'static, str>,
     pub format: Cow<'static, str>,
     pub description: Cow<'static, str>,
-    /// Above zero: shown only to those who want it wide.
+    /// The priority. Above zero, the column is only shown in the wide form.
     pub priority: i64,
 }
 

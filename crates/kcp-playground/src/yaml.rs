@@ -1,5 +1,5 @@
-//! YAML in place of JSON: bodies of requests become what the same body in JSON would be, with the keys that
-//! they name twice in the words of the server's YAML reader.
+//! YAML instead of JSON: request bodies become the same as in JSON, and repeated keys are reported with the messages of
+//! the server's YAML reader.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 
 use kube_schema::json::{self, Document, JsonError, Syntax};
 
-/// More repeated keys than this are not worth naming.
+/// The maximum number of repeated keys that are reported.
 const MAX_DUPLICATES: usize = 100;
 
 /// Parses one document.
@@ -20,12 +20,12 @@ pub(crate) fn parse(body: &[u8]) -> Result<Document, JsonError> {
     let text = std::str::from_utf8(body).map_err(JsonError::NotUtf8)?;
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
-        // The line and column say where it is; a drawing of it is nothing for a status.
+        // The line and column name the place; the parser's excerpt is omitted from the status.
         with_snippet: false,
     };
     let value: Value = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| JsonError::NotYaml(error.to_string()))?;
-    // Numbers are read as those of JSON are.
+    // Numbers are parsed like those of JSON.
     let mut value = json::parse(value.to_string().as_bytes())?.value;
     json::settle(&mut value);
     Ok(Document {
@@ -35,7 +35,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Document, JsonError> {
     })
 }
 
-/// The keys of the mapping that is being read.
+/// The keys of the mapping that is being parsed.
 enum Around {
     Map {
         seen: BTreeSet<String>,
@@ -45,7 +45,7 @@ enum Around {
     List,
 }
 
-/// `line 5: key "name" already set in map`, once a line.
+/// `line 5: key "name" already set in map`, once for each line.
 fn repeated(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut around: Vec<Around> = Vec::new();
@@ -79,7 +79,7 @@ fn repeated(text: &str) -> Vec<String> {
     found
 }
 
-/// Keys and values take turns.
+/// Keys and values alternate.
 fn node_ends(around: &mut [Around]) {
     if let Some(Around::Map { key, .. }) = around.last_mut() {
         *key = !*key;

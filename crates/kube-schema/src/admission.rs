@@ -1,10 +1,10 @@
-//! Admission webhooks as API servers know them: where they are, and how they answer.
+//! Admission webhooks: their addresses, and their answers to API servers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// Where API servers find a webhook.
+/// The address of a webhook, as API servers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookAddress {
     Service {
@@ -17,7 +17,7 @@ pub enum WebhookAddress {
 }
 
 impl WebhookAddress {
-    /// The DNS names and addresses that the certificate has to be for.
+    /// The DNS names and addresses that the certificate has to cover.
     pub fn names(&self) -> Vec<String> {
         match self {
             Self::Service {
@@ -39,7 +39,7 @@ impl WebhookAddress {
         }
     }
 
-    /// How a path of the webhook is called; `bundle` are the authorities in base64.
+    /// The `clientConfig` of a path of the webhook; `bundle` is the CA bundle in base64.
     pub fn client(&self, path: &str, bundle: &str) -> Value {
         match self {
             Self::Service {
@@ -55,7 +55,7 @@ impl WebhookAddress {
     }
 }
 
-/// What a webhook says of a request.
+/// The answer of a webhook to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     Allowed,
@@ -65,7 +65,7 @@ pub enum Verdict {
     Denied(String),
     /// The request cannot be read.
     Unreadable(String),
-    /// Nobody can say now.
+    /// The webhook cannot decide now.
     Unavailable(String),
 }
 

@@ -1,7 +1,7 @@
-//! Definitions of custom resources: what a `CustomResourceDefinition` or kcp's `APIResourceSchema` says,
-//! checked, completed and compiled into one form.
+//! Definitions of custom resources: a `CustomResourceDefinition` or kcp's `APIResourceSchema`, checked, completed and
+//! compiled into one form.
 //!
-//! Knows nothing of who serves a definition, of conditions or of stored objects.
+//! This module does not know who serves a definition, its conditions, or stored objects.
 
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub struct Names {
 pub enum Conversion {
     /// Only `apiVersion` changes.
     None,
-    /// A webhook, which nobody here calls.
+    /// A webhook, which is never called here.
     Webhook,
 }
 
@@ -85,14 +85,14 @@ pub struct Column {
 }
 
 impl Definition {
-    /// Reads a whole `CustomResourceDefinition` (`apiextensions.k8s.io/v1`) to which
-    /// [`default_crd`] has been applied. The errors are those of the server's 422.
+    /// Reads a whole `CustomResourceDefinition` (`apiextensions.k8s.io/v1`) to which [`default_crd`] has been applied.
+    /// The errors are those of the server's 422.
     pub fn from_crd(crd: &Value) -> Result<Self, Vec<FieldError>> {
         check::crd(crd)
     }
 
-    /// Reads a whole `APIResourceSchema` (`apis.kcp.io/v1alpha1`) to which
-    /// [`default_resource_schema`] has been applied. kcp answers errors of it with 403.
+    /// Reads a whole `APIResourceSchema` (`apis.kcp.io/v1alpha1`) to which [`default_resource_schema`] has been
+    /// applied. kcp answers its errors with 403.
     pub fn from_resource_schema(schema: &Value) -> Result<Self, Vec<FieldError>> {
         resource_schema::read(schema)
     }
@@ -107,8 +107,8 @@ impl Definition {
     }
 }
 
-/// Completes a `CustomResourceDefinition` as the server stores it: singular and list kind from the
-/// kind, conversion strategy None.
+/// Completes a `CustomResourceDefinition` as the server stores it: singular and list kind are derived from the kind,
+/// and the conversion strategy is None.
 pub fn default_crd(crd: &mut Value) {
     tidy::tidy(crd);
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -135,8 +135,7 @@ pub fn default_crd(crd: &mut Value) {
     }
 }
 
-/// Completes an `APIResourceSchema`: versions are served unless they say otherwise, names of objects
-/// are subdomains.
+/// Completes an `APIResourceSchema`: by default, versions are served, and names of objects are subdomains.
 pub fn default_resource_schema(schema: &mut Value) {
     let Some(spec) = schema.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
@@ -154,8 +153,8 @@ pub fn default_resource_schema(schema: &mut Value) {
     }
 }
 
-/// Checks the fields of a `CustomResourceDefinition` that may not change: group and plural name never, scope and kind
-/// once the definition is established.
+/// Checks the immutable fields of a `CustomResourceDefinition`: group and plural name always, scope and kind once the
+/// definition is established.
 pub fn check_crd_update(new: &Value, old: &Value, established: bool) -> Vec<FieldError> {
     let mut fields = vec!["group", "names.plural"];
     if established {

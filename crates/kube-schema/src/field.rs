@@ -1,14 +1,14 @@
-//! Field errors: where in an object something is wrong, of what kind, and in which words a
-//! kube-apiserver says so. They become the causes of a `Status` with reason `Invalid`.
+//! Field errors: the field, the kind of the problem, and the message of a kube-apiserver. They become the causes of a
+//! `Status` with reason `Invalid`.
 //!
-//! Knows nothing of HTTP or of what a rule means.
+//! This module does not know HTTP or the meaning of a rule.
 
 use std::{borrow::Cow, fmt};
 
 use kube_lang::go_text::{float_text, quote};
 use serde_json::Value;
 
-/// The class of a field error; its [`reason`](ErrorKind::reason) is what clients classify by.
+/// The class of a field error. Clients classify by its [`reason`](ErrorKind::reason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     NotFound,
@@ -65,13 +65,13 @@ impl ErrorKind {
     }
 }
 
-/// One thing wrong with one field.
+/// One problem of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     pub kind: ErrorKind,
     /// `spec.versions[0].name`; `<nil>` for the root.
     pub field: String,
-    /// The offending value; not every kind shows it.
+    /// The offending value; some kinds do not show it.
     pub bad_value: Value,
     /// The text of the rule; may be empty.
     pub detail: String,
@@ -94,7 +94,7 @@ impl FieldError {
         }
     }
 
-    /// An invalid object that is shown with its members in an order of their own.
+    /// An invalid object that is shown with its members in a given order.
     pub(crate) fn invalid_shown(field: impl ToString, json: String, detail: &str) -> Self {
         Self {
             instead: Some(json),
@@ -140,7 +140,7 @@ impl FieldError {
         Self::new(ErrorKind::NotSupported, field, bad_value.into(), &detail)
     }
 
-    /// A value that has more bytes than it may have; the value itself is not repeated.
+    /// A value with more bytes than allowed; the value itself is not repeated.
     pub fn too_long(field: impl ToString, max: u64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(
@@ -190,8 +190,7 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// All errors in one text as the message of an `Invalid` status has it: each distinct message once,
-/// several in brackets.
+/// All errors as one text, as in the message of an `Invalid` status: each distinct message once, several in brackets.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut messages: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
@@ -206,7 +205,7 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     }
 }
 
-/// A place in a document, built on the stack while walking and written out only for an error.
+/// A place in a document, built on the stack while walking. It is written out only for an error.
 #[derive(Clone, Copy, Debug)]
 pub enum Path<'a> {
     Root,
@@ -263,7 +262,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A value as an error shows it: numbers plain, strings quoted, the rest as JSON.
+/// A value as an error shows it: numbers plain, strings quoted, others as JSON.
 fn show(value: &Value) -> Cow<'static, str> {
     match value {
         Value::String(text) => quote(text).into(),
@@ -276,7 +275,7 @@ fn show(value: &Value) -> Cow<'static, str> {
     }
 }
 
-/// Go's JSON encoder never lets these through, and its output is part of messages.
+/// Escapes the characters that Go's JSON encoder escapes, because its output is part of messages.
 fn escape_html(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")

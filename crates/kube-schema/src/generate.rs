@@ -40,7 +40,7 @@ fn tidy(schema: &mut Value) {
             }
         }
     }
-    // What serde fills in is no default of the API; that is given as `x-default`.
+    // The defaults of serde are not defaults of the API; those are given as `x-default`.
     for keyword in ["nullable", "default", "title"] {
         keywords.remove(keyword);
     }
@@ -57,7 +57,7 @@ fn tidy(schema: &mut Value) {
             _ => {}
         }
     }
-    // A field that the code can do without may be required all the same.
+    // `x-required` makes a field required that has a default in the code.
     let mut required = Vec::new();
     if let Some(Value::Object(fields)) = keywords.get_mut("properties") {
         for (name, field) in fields {
@@ -74,7 +74,7 @@ fn tidy(schema: &mut Value) {
             all.append(&mut required);
         }
     }
-    // An object of unknown fields says that they are kept, and nothing else.
+    // For an object of unknown fields, `x-kubernetes-preserve-unknown-fields` suffices.
     let open = keywords.get("additionalProperties") == Some(&Value::Bool(true))
         || keywords.get("additionalProperties") == Some(&Value::Object(Map::new()));
     if open && keywords.contains_key("x-kubernetes-preserve-unknown-fields") {

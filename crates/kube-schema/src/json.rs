@@ -1,8 +1,8 @@
-//! Request bodies in JSON: parsed once, with numbers as kube-apiserver keeps them and with the keys
-//! that a document names twice.
+//! Request bodies in JSON: parsed once, with numbers as kube-apiserver keeps them and with the keys that a document
+//! repeats.
 //!
-//! Nesting is bounded, since the parser works on the stack: by the parser's own limit of 127 levels, or
-//! by what kube-apiserver takes, for those whose stack is large enough.
+//! The parser is recursive, so nesting is limited: to 127 levels in [`parse`], and to kube-apiserver's limit in
+//! [`parse_deep`], which needs a larger stack.
 
 use std::fmt;
 
@@ -20,13 +20,13 @@ pub const MAX_BODY: usize = 3 * 1024 * 1024;
 /// The largest nesting that a kube-apiserver accepts.
 pub const MAX_LEVELS: usize = 10_000;
 
-/// The stack that a document of so many levels needs, with room to spare.
+/// The stack size for a document of [`MAX_LEVELS`], with a reserve.
 pub const STACK: usize = 256 << 20;
 
-/// More repeated keys than this are not worth naming.
+/// The maximum number of repeated keys that are reported.
 const MAX_DUPLICATES: usize = 100;
 
-/// Two to the 63rd: from here on a double is no 64-bit integer.
+/// 2^63: doubles from here on are not 64-bit integers.
 const I64_EDGE: f64 = 9_223_372_036_854_775_808.0;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,8 +45,7 @@ pub enum JsonError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     pub value: Value,
-    /// Keys that occur more than once; the last value wins. Paths such as `spec.a[0].b` in JSON, whole
-    /// complaints in YAML.
+    /// Keys that occur more than once; the last value wins. Paths such as `spec.a[0].b` in JSON, messages in YAML.
     pub duplicates: Vec<String>,
     pub syntax: Syntax,
 }
@@ -60,13 +59,13 @@ pub enum Syntax {
 
 /// Parses one JSON document and nothing after it.
 ///
-/// Numbers become what kube-apiserver makes of them: integers that fit are exact 64-bit ones, larger
-/// ones and those with a point or an exponent are doubles, until they are stored: see [`settle`].
+/// Numbers are converted as in kube-apiserver: integers that fit are exact 64-bit integers; larger ones, and those with
+/// a point or an exponent, are doubles until they are stored (see [`settle`]).
 pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
     parse_text(body, serde_json::Deserializer::from_str)
 }
 
-/// The same of a document with [`MAX_LEVELS`], on a stack of at least [`STACK`] bytes.
+/// Parses a document of up to [`MAX_LEVELS`], on a stack of at least [`STACK`] bytes.
 pub fn parse_deep(body: &[u8]) -> Result<Document, JsonError> {
     if is_deeper(body, MAX_LEVELS) {
         return Err(JsonError::Malformed("exceeded max depth".to_owned()));
@@ -78,7 +77,7 @@ pub fn parse_deep(body: &[u8]) -> Result<Document, JsonError> {
     })
 }
 
-/// True if a document has more levels than `levels`.
+/// Whether a document has more levels than `levels`.
 fn is_deeper(body: &[u8], levels: usize) -> bool {
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in body {
@@ -134,7 +133,7 @@ pub fn unknown_field(path: &str) -> String {
     format!("unknown field {}", kube_lang::go_text::quote(path))
 }
 
-/// The message of the 400 that `fieldValidation=Strict` gives; none if there is nothing to say.
+/// The message of the 400 with which `fieldValidation=Strict` refuses a document; `None` without problems.
 pub fn strict_error(messages: &[String]) -> Option<String> {
     (!messages.is_empty()).then(|| format!("strict decoding error: {}", messages.join(", ")))
 }
@@ -251,8 +250,8 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 }
 
-/// Makes doubles what they are once they are stored: without a fraction they are written without a point,
-/// and so they come back as integers. Says whether there was such a one.
+/// Converts doubles without a fraction to integers, because they are stored without a point. Returns whether there was
+/// one.
 pub fn settle(value: &mut Value) -> bool {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -288,14 +287,14 @@ pub fn size(value: &Value) -> usize {
         }
     }
     let mut count = Count(0);
-    // Counting cannot fail, and keys are texts.
+    // Counting cannot fail, and keys are strings.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
 
 fn number(float: f64) -> Option<Value> {
     if float == 0.0 && float.is_sign_negative() {
-        // Mostly it is written as an integer.
+        // `-0` is mostly written without a point, so it becomes the integer 0.
         return Some(0.into());
     }
     Number::from_f64(float).map(Value::Number)

@@ -1,13 +1,13 @@
 //! Structural schemas and definitions of custom resources, as kube-apiserver checks them. Pure.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
 //! | [`schema`] | structural schemas: defaults, pruning, validation, rules in CEL |
 //! | [`admission`] | admission webhooks: addresses and answers |
 //! | [`crd`] | definitions of custom resources |
 //! | [`field`] | errors of fields |
 //! | [`generate`] | schemas made from Rust types |
-//! | [`names`] | which names are valid |
+//! | [`names`] | the valid names |
 //! | [`json`] | request bodies |
 
 pub mod admission;

@@ -1,4 +1,4 @@
-//! Validation of the metadata of Kubernetes objects, with the messages that apimachinery gives.
+//! Validation of the metadata of Kubernetes objects, with the messages of apimachinery.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ pub use kube_lang::names::{
 
 use super::field::{FieldError, Path};
 
-/// All keys and values of an object's annotations together.
+/// The limit for all keys and values of an object's annotations together, in bytes.
 const MAX_ANNOTATIONS: u64 = 256 * 1024;
 
 fn texts(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &str)> {
@@ -31,7 +31,7 @@ pub(crate) fn check_labels(labels: &Map<String, Value>, path: &Path<'_>) -> Vec<
     errors
 }
 
-/// Checks a map of annotations: keys as labels have them, in any case, and the size of it all.
+/// Checks a map of annotations: the keys, as those of labels but in any case, and the total size.
 pub fn check_annotations(annotations: &Map<String, Value>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut size = 0;
@@ -50,7 +50,7 @@ pub fn check_annotations(annotations: &Map<String, Value>, path: &Path<'_>) -> V
 /// The message about a finalizer without a domain.
 pub const NO_DOMAIN: &str = "name is neither a standard finalizer name nor is it fully qualified";
 
-/// True for a finalizer with a domain, and for the server's own.
+/// Whether a finalizer has a domain, or is one of the server's own.
 pub fn has_domain(finalizer: &str) -> bool {
     finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
 }

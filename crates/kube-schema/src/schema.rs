@@ -1,11 +1,11 @@
-//! Structural schemas: what the server does to a custom object on its way in.
+//! Structural schemas: the processing of a custom object by the server before it is stored.
 //!
-//! A schema is checked and compiled once, when its definition is written; objects are then pruned,
-//! defaulted and validated by it, rules in CEL (`x-kubernetes-validations`) included. Knows nothing of
-//! storage, versions or requests.
+//! A schema is checked and compiled once, when its definition is written. Objects are then pruned, defaulted and
+//! validated by it, including rules in CEL (`x-kubernetes-validations`). This module does not know storage, versions or
+//! requests.
 //!
-//! Recursion is bounded: a schema has at most [`MAX_DEPTH`] levels and no references, and an object
-//! is followed only as deep as its schema goes or its parser has let it be.
+//! Recursion is bounded: a schema has at most [`MAX_DEPTH`] levels and no references. An object is followed only as
+//! deep as its schema, or as its parser allows.
 
 use std::collections::BTreeMap;
 
@@ -30,10 +30,10 @@ mod structural;
 mod tests;
 mod validate;
 
-/// Levels of nesting in a schema; the JSON parser stops at about as many.
+/// The maximum depth of a schema; the JSON parser has a similar limit.
 pub const MAX_DEPTH: usize = 100;
 
-/// More errors than this in one object tell its author nothing new.
+/// The maximum number of errors that are reported for an object.
 const MAX_ERRORS: usize = 500;
 
 /// A compiled structural schema.
@@ -102,7 +102,7 @@ enum ListType {
     reason = "each is a keyword of its own"
 )]
 struct SchemaNode {
-    /// None: any; two: an int-or-string.
+    /// Empty for any type; two types for an int-or-string.
     types: Vec<Type>,
     format: Option<formats::Format>,
     nullable: bool,
@@ -128,9 +128,9 @@ struct SchemaNode {
     any_of: Vec<Self>,
     one_of: Vec<Self>,
     not: Option<Box<Self>>,
-    /// It is embedded, or something in it is.
+    /// Whether it, or a part of it, is embedded.
     has_embedded: bool,
-    /// It is a list that is not atomic, or has such a list in it.
+    /// Whether it is a list that is not atomic, or contains one.
     has_lists: bool,
 }
 
@@ -155,24 +155,24 @@ impl SchemaNode {
     }
 }
 
-/// True if strings of this format are checked.
+/// Whether strings of this format are checked.
 pub(crate) fn checks_format(name: &str) -> bool {
     formats::checks(name)
 }
 
 impl Schema {
-    /// Checks a schema as the server checks that of a CRD version and compiles it. `path` is where
-    /// it stands in its definition, and what errors begin with.
+    /// Checks a schema as the server checks that of a CRD version, and compiles it. `path` is its place in the
+    /// definition; paths in errors begin with it.
     pub fn compile(schema: &Value, path: &Path<'_>) -> Result<Self, Vec<FieldError>> {
         shape::check(schema, path)?;
         let mut errors = structural::check(schema, path);
-        // Only what is structural says clearly what a default is judged by.
+        // Defaults are checked only against a structural schema.
         if errors.is_empty() && !structural::is_beyond(schema) {
             let strict = compile::node(schema, formats::Formats::Written);
             errors.extend(defaults::check(&strict, path));
         }
         errors.extend(openapi::check(schema, path));
-        // Of what has something else wrong with it the types may not be clear.
+        // Rules are checked only without other errors, because otherwise the types may be unclear.
         if errors.is_empty() {
             errors = rules::check(schema, path);
         }
@@ -185,7 +185,7 @@ impl Schema {
         }
     }
 
-    /// The schema of what has none: anything goes and nothing is changed.
+    /// The schema of a kind without a schema: it accepts everything and changes nothing.
     pub fn anything() -> Self {
         Self {
             root: SchemaNode {
@@ -196,8 +196,8 @@ impl Schema {
         }
     }
 
-    /// Removes fields that the schema does not know and returns their paths, sorted: `spec.a[0].b`.
-    /// `apiVersion`, `kind` and `metadata` of the object stay.
+    /// Removes unknown fields and returns their paths, sorted: `spec.a[0].b`. `apiVersion`, `kind` and `metadata` of
+    /// the object stay.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::object(&self.root, object)
     }
@@ -211,26 +211,26 @@ impl Schema {
         embedded::each(&self.root, object, &Path::Root, f);
     }
 
-    /// Removes nulls that mean nothing, then puts defaults where values are missing.
+    /// Removes nulls where the schema wants a value, then sets defaults for missing values.
     pub fn default(&self, object: &mut Value) {
         defaults::drop_nulls(Some(&self.root), object);
         defaults::apply(&self.root, object);
     }
 
-    /// Puts defaults where values are missing, and leaves nulls.
+    /// Sets defaults for missing values, and keeps nulls.
     pub fn fill(&self, object: &mut Value) {
         defaults::apply(&self.root, object);
     }
 
-    /// Everything wrong with an object: types and values, embedded objects, list types, then rules.
-    /// For a definition with a status subresource the caller passes the object that will be stored.
-    /// `old` is what it replaces.
+    /// All problems of an object: types and values, embedded objects, list types, then rules. For a definition with a
+    /// status subresource, the caller passes the object that will be stored. `old` is the stored object that it
+    /// replaces.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         self.finish(validate::value(&self.root, object), object, old)
     }
 
-    /// The same of an object of which only the status is written: its values are judged on their own,
-    /// and messages name fields as the status has them.
+    /// Like [`validate`](Self::validate), for a write of the status only: its values are checked on their own, and
+    /// messages name fields relative to the status.
     pub fn validate_status(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let node = self.root.properties.get("status");
         let values = match (node, object.get("status")) {
@@ -260,7 +260,7 @@ impl Schema {
         }
         errors.extend(embedded::check(&self.root, object));
         let doubled = lists::check(&self.root, object);
-        // What was doubled already may stay so.
+        // Duplicates that the old object already has are allowed.
         if doubled.is_empty() || old.is_none_or(|old| lists::check(&self.root, old).is_empty()) {
             errors.extend(doubled);
         }
@@ -280,7 +280,7 @@ impl Schema {
     }
 }
 
-/// True for an error after which the rules are not evaluated.
+/// Whether the rules are not evaluated after this error.
 fn keeps_rules_from_being_checked(error: &FieldError) -> bool {
     matches!(
         error.kind,
@@ -292,7 +292,7 @@ fn keeps_rules_from_being_checked(error: &FieldError) -> bool {
     )
 }
 
-/// A text member of a raw schema, empty where it is missing.
+/// A string member of a raw schema, empty if it is missing.
 fn text<'a>(schema: &'a Value, keyword: &str) -> &'a str {
     schema.get(keyword).and_then(Value::as_str).unwrap_or("")
 }
@@ -301,7 +301,7 @@ fn flag(schema: &Value, keyword: &str) -> bool {
     schema.get(keyword) == Some(&Value::Bool(true))
 }
 
-/// A list member of a raw schema, empty where it is missing.
+/// A list member of a raw schema, empty if it is missing.
 fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
     schema
         .get(keyword)

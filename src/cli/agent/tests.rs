@@ -8,7 +8,7 @@ use crate::publish::agent::options::{
 };
 use crate::publish::pause::LONGEST_OF_CONSUMERS;
 
-/// Every flag of the original, and ours.
+/// Every flag of api-syncagent, and Hawser's own.
 const FLAGS: &[&str] = &[
     "--kubeconfig",
     "--kcp-kubeconfig",

@@ -53,6 +53,11 @@ pub enum TokenError {
     Refused(u16),
     #[error("the response of the token endpoint contains no token: {0}")]
     NoToken(&'static str),
+    #[error("the token file {path} {problem}")]
+    TokenFile {
+        path: PathBuf,
+        problem: &'static str,
+    },
     #[error(
         "no credentials for the cloud: no metadata server answers at {0}; set --use-robot-jwt, --remote-token-file, --remote-token-url or GOOGLE_APPLICATION_CREDENTIALS"
     )]
@@ -203,7 +208,7 @@ impl Renewal {
                     TokenFormat::AccessToken => access_token(&body),
                 }
             }
-            TokenSource::File(file) => of_file(&content(file)?),
+            TokenSource::File(file) => of_file(file, &content(file)?),
             TokenSource::Account { file, proxies } => {
                 let unusable = |source| TokenError::Account {
                     path: file.clone(),
@@ -262,12 +267,15 @@ fn content(file: &Path) -> Result<Vec<u8>, TokenError> {
 }
 
 /// Editors and `echo` end a file with a line break, which is not part of a token.
-fn of_file(content: &[u8]) -> Result<Token, TokenError> {
-    let none = TokenError::NoToken;
-    let text = std::str::from_utf8(content).map_err(|_| none("the file is not UTF-8 text"))?;
+fn of_file(path: &Path, content: &[u8]) -> Result<Token, TokenError> {
+    let wrong = |problem| TokenError::TokenFile {
+        path: path.to_owned(),
+        problem,
+    };
+    let text = std::str::from_utf8(content).map_err(|_| wrong("is not UTF-8 text"))?;
     let text = text.trim();
     if text.is_empty() || text.contains(|c: char| !c.is_ascii_graphic()) {
-        return Err(none("the file must contain one token and nothing else"));
+        return Err(wrong("must contain one token and nothing else"));
     }
     Ok(Token {
         text: text.to_owned(),
@@ -349,9 +357,9 @@ mod tests {
 
     #[test]
     fn a_file_has_one_token_and_may_end_its_line() {
-        assert_eq!(of_file(b"a.b.c\r\n").unwrap().text, "a.b.c");
+        assert_eq!(of_file(Path::new("t"), b"a.b.c\r\n").unwrap().text, "a.b.c");
         for wrong in [&b""[..], b" \n", b"a\nb", "\u{e4}".as_bytes(), b"\xff"] {
-            assert!(of_file(wrong).is_err(), "{wrong:?}");
+            assert!(of_file(Path::new("t"), wrong).is_err(), "{wrong:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The metrics of the mirror, under the names of the original's dashboards; Hawser's own names for the rest.
+//! The metrics of the mirror, under the names of cr-syncer's dashboards; Hawser's own names for the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -13,7 +13,7 @@ use hawser_runtime::process::metrics::text::{
     Counter, Gauge, Histogram, MetricFamily, Name, Number,
 };
 
-/// The cluster of a call, in the original's words.
+/// The cluster of a call, with cr-syncer's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     Local,

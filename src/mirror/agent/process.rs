@@ -51,7 +51,7 @@ pub enum MirrorError {
     Serve(#[from] ServeError),
 }
 
-/// The default interval of the resync, as in the original.
+/// The default interval of the resync, as in cr-syncer.
 const RESYNC: Duration = Duration::from_mins(5);
 
 /// Runs until stopped, or until the mirror cannot go on.

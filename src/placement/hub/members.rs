@@ -97,9 +97,9 @@ impl HubController {
                 self.send(&by, write).await?;
             }
         }
-        Err(HubPassError::Failed(
-            "each write requires another one; the pass was stopped".to_owned(),
-        ))
+        Err(HubPassError::Failed(format!(
+            "still not settled after {ROUNDS} rounds of writes: check whether another program changes the same objects"
+        )))
     }
 
     /// The time that a member in deletion has left to leave.

@@ -16,11 +16,11 @@ use hawser_placement::admission::{
 };
 use hawser_placement::hub::evictions::{self, EvictionView};
 use hawser_placement::hub::overrides::{self, OverrideKind};
-use hawser_placement::hub::placement::{
-    HubPolicy, HubWarning, PlacementView, WriteFailures, decide, latest_policy,
-};
+use hawser_placement::hub::placement::{decide, latest_policy};
+use hawser_placement::hub::view::{HubPolicy, HubWarning, PlacementView, WriteFailures};
 use hawser_placement::hub::{HubWrite, ObjectName, reports};
 use hawser_placement::names;
+use hawser_placement::reporting;
 use hawser_placement::selection::SelectionError;
 use hawser_placement::snapshots::{Scope as PlacementScope, Selected};
 use hawser_placement::types::eviction::{DisruptionBudget, Eviction};
@@ -248,7 +248,7 @@ impl HubController {
                 }
                 _ => Ok(Arc::new(Selected::from(Vec::new()))),
             });
-            let report = placement.as_ref().and_then(reports::namespace);
+            let report = placement.as_ref().and_then(reporting::namespace);
             let report: Option<StatusReport> = match report {
                 None => None,
                 Some(near) => match self.get(reports::KIND, Some(near), &id.name) {
@@ -337,9 +337,9 @@ impl HubController {
                 }
             }
         }
-        Err(HubPassError::Failed(
-            "each write requires another one; the pass was stopped".to_owned(),
-        ))
+        Err(HubPassError::Failed(format!(
+            "still not settled after {ROUNDS} rounds of writes: check whether another program changes the same objects"
+        )))
     }
 
     /// The time for which the status of a placement waits: until members have answered, and while other placements are on
@@ -498,7 +498,9 @@ impl HubController {
         match &one {
             Some(one) if !problems.is_empty() && !one.metadata.in_deletion() => {
                 warn!(name = %id.name, problems, "an override is invalid and left out");
-                let message = format!("The override is left out: {problems}");
+                let message = format!(
+                    "The override is invalid, so its last valid version, if any, still applies: {problems}"
+                );
                 self.tell(
                     kind.name(),
                     &one.metadata,

@@ -45,7 +45,7 @@ mod requests;
 const PARALLEL: usize = 8;
 /// The time after which objects are looked at again whose kind cannot be watched.
 const UNWATCHED: Duration = Duration::from_mins(15);
-/// The kind of definitions of kinds.
+/// The kind of CRDs.
 const DEFINITION: &str = "CustomResourceDefinition";
 
 /// The pass over one Work.
@@ -58,7 +58,7 @@ pub struct WorkPass<'a> {
     postponed: Mutex<Option<Duration>>,
 }
 
-/// An object as its type. Nothing may follow from one that cannot be read.
+/// Parses an object into its type. An object that cannot be parsed ends the pass.
 fn typed<T: DeserializeOwned>(object: &Object) -> Result<T, WorkPassError> {
     let read = T::deserialize(object.as_value());
     read.map_err(|error| WorkPassError(format!("reading {}: {error}", object.name())))
@@ -170,7 +170,7 @@ impl<'a> WorkPass<'a> {
         };
         let begun = Instant::now();
         let done = match self.phase {
-            // The phase leads here again.
+            // The next phase starts another pass.
             Phase::Idle => return Outcome::Settled,
             Phase::Leaving => self.release(&work).await,
             Phase::Joined if work.in_deletion() => self.delete(&work).await,
@@ -218,7 +218,7 @@ impl<'a> WorkPass<'a> {
         };
         let mut applied_work = self.applied_work_of(self.name).await?;
         if applied_work.in_deletion() {
-            // Its end leads here again.
+            // The end of the deletion starts another pass.
             return Ok(WorkProgress::Done);
         }
         let applied: AppliedWork = typed(&applied_work)?;
@@ -362,7 +362,8 @@ impl<'a> WorkPass<'a> {
             let mut old = old
                 .filter(|old| identity(&old.identifier) == id)
                 .map(|old| old.uid.clone());
-            // What could not be looked at is not forgotten. Of manifests for one object the first one counts.
+            // An object that could not be examined stays listed. If several manifests name one object, the first
+            // counts.
             let uid = match settled.uid {
                 Some(uid) => Some(uid),
                 None if settled.finding.reason == Reason::Duplicated => None,
@@ -441,7 +442,7 @@ impl<'a> WorkPass<'a> {
     ) -> Result<(Manifest, Key), (Reason, String)> {
         let mut placed = self.at.sides.place(identifier).await;
         if is_defined && matches!(placed, Ok(None)) {
-            // The definition that the same Work brings may be there by now.
+            // The same Work may have created the CRD in the meantime.
             self.at.sides.discovery.invalidate(&identifier.group);
             placed = self.at.sides.place(identifier).await;
         }
@@ -494,7 +495,7 @@ impl<'a> WorkPass<'a> {
     }
 }
 
-/// The bytes of a Work but for its status.
+/// The size of a Work without its status, in bytes.
 fn without_status(work: &Object) -> usize {
     let fields = work.as_value().as_object().into_iter().flatten();
     let others = fields.filter(|(name, _)| *name != "status");
@@ -509,7 +510,7 @@ fn owned_by(key: Key, object: &Object, owners: &[Value]) -> Request {
     Request::Patch { key, patch }
 }
 
-/// Manifests by their waves; differences are reported in a single one.
+/// The manifests by wave. If differences are only reported, there is one wave.
 fn waves(items: &[Item], reports: bool) -> BTreeMap<usize, Vec<usize>> {
     let mut waves: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {

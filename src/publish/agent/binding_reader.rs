@@ -58,8 +58,8 @@ struct CachedBindings {
 }
 
 impl CachedBindings {
-    /// Whether the list is younger than a deletion: one that was known at an instant, or that gave an object this
-    /// version.
+    /// Whether the list is younger than a deletion. The deletion is given by the instant at which it was known, or by
+    /// the version of the object.
     fn is_after(&self, seen: Instant, version: Option<u64>) -> bool {
         let covers = version.is_some_and(|version| self.version >= version);
         self.asked >= seen || covers && self.asked.elapsed() < FRESH
@@ -142,7 +142,7 @@ impl LastBindingState {
     }
 }
 
-/// What a binding says of its API.
+/// The state of a binding.
 #[derive(Clone, Copy, Debug)]
 struct BindingPhase {
     leaves: bool,
@@ -171,8 +171,8 @@ async fn read(at: &Connection) -> Result<(Vec<BindingPhase>, String), RequestErr
     Ok((bindings, page.end()?.resource_version))
 }
 
-/// Whether these bindings of a workspace bind the API. Beside one in deletion, only one counts that has bound it:
-/// another may have been refused, because of the first.
+/// Whether these bindings of a workspace bind the API. If one is in deletion, others count only if they have bound it:
+/// kcp may have refused them because of the first.
 fn bind(bindings: &[BindingPhase]) -> bool {
     let mut lasting = bindings.iter().filter(|one| !one.leaves);
     if bindings.iter().any(|one| one.leaves) {

@@ -13,7 +13,7 @@ pub enum Binding {
     Gone,
 }
 
-/// What a change of a binding means for its workspace.
+/// The effect of a change of a binding on its workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingChange {
     Same,
@@ -26,7 +26,7 @@ pub enum BindingChange {
 /// A workspace is bound from its first ready binding to the end of its last one.
 #[derive(Debug, Default)]
 pub struct Bindings {
-    /// The bindings of each workspace; none of them is gone.
+    /// The bindings of each workspace that still exist.
     seen: HashMap<Arc<str>, HashMap<Arc<str>, Binding>>,
     engaged: HashSet<Arc<str>>,
 }
@@ -58,7 +58,7 @@ impl Bindings {
             }
             Binding::Leaving => {
                 let known = seen.insert(Arc::clone(name), binding);
-                // Seen for the first time, as after a restart: its objects still wait to be released.
+                // Seen for the first time, for example after a restart: its objects still have to be released.
                 let leaves = unbind(seen);
                 if known.is_none() && leaves && self.engaged.insert(Arc::clone(cluster)) {
                     return BindingChange::Engaged;
@@ -109,8 +109,8 @@ impl Bindings {
     }
 }
 
-/// Whether these bindings of a workspace leave it unbound. One that has not bound the API keeps nothing: kcp may refuse
-/// it because of the one that leaves.
+/// Whether these bindings of a workspace leave it unbound. A binding that has not bound the API does not count: kcp may
+/// refuse it because of the one in deletion.
 fn unbind(bindings: &HashMap<Arc<str>, Binding>) -> bool {
     let has = |state| bindings.values().any(|binding| *binding == state);
     has(Binding::Leaving) && !has(Binding::Ready)

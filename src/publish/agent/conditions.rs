@@ -1,7 +1,8 @@
 //! Writes the conditions of published resources, once their state has been quiet for a while.
 //!
-//! One patch writes everything, and only if something changed. On a service cluster with the original's CRD, the server
-//! drops conditions: the agent notices that in the response, and does not write them again until the CRD is replaced.
+//! One patch writes everything, and only if something changed. On a service cluster with api-syncagent's CRD, the
+//! server drops conditions: the agent notices that in the response, and does not write them again until the CRD is
+//! replaced.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -73,7 +74,7 @@ struct WriterState {
 /// Whether the server drops conditions.
 #[derive(Default, PartialEq)]
 enum SchemaPruning {
-    /// Not as far as is known.
+    /// The server keeps them, as far as is known.
     #[default]
     Nobody,
     /// This CRD, which may be one that is not watched, has no conditions.
@@ -119,7 +120,7 @@ impl Conditions {
         }
         let is_news = current.is_none_or(|current| {
             let status = state.newest(uid, &current);
-            // Any time will do: it is another one only where the rest differs.
+            // The time does not matter here: a patch exists only if something else changes.
             ready::patch(status, &verdicts, "").is_some()
         });
         let now = Instant::now();
@@ -255,7 +256,7 @@ impl Conditions {
             failures: pending.failures.saturating_add(1),
             ..pending
         };
-        // What was reported meanwhile is newer, and waits its own time.
+        // A verdict reported meanwhile is newer and has its own due time.
         self.state
             .lock()
             .open

@@ -115,7 +115,7 @@ impl ControlLoop {
                 self.workspaces.doubt();
             }
             self.workspaces.expect(None);
-            // Kept also where nobody waits for it: the next version is compared with it.
+            // Stored even without a receiver, because the next version is compared with it.
             self.export.send_replace(seen);
         } else {
             self.publishing.handle(change);
@@ -152,7 +152,7 @@ impl ControlLoop {
         }
         for cluster in moved.disengaged {
             self.dispatch.disengaged(&cluster);
-            // What is left of it is counted.
+            // The orphans of this workspace are counted now.
             self.complete.notify_one();
         }
         if !moved.engaged.is_empty() {

@@ -94,7 +94,7 @@ impl Dispatch {
         drop(running);
         if let Some(before) = replaced {
             before.stop();
-            // What was wrong with an object may have been its rules.
+            // The problem of an object may have been in the replaced rules.
             self.subjects.renew(|id| id.publication == uid);
         }
     }
@@ -122,7 +122,7 @@ impl Dispatch {
     /// A first list is complete: starts the publications that have waited for it.
     pub fn completed(&self, source: &SourceId, kind: &Arc<Gvk>) {
         for publication in self.running().values() {
-            // On the service cluster late ones are of related kinds, and concern every endpoint.
+            // On the service cluster, only related kinds are listed late. They concern every endpoint.
             let is_local = **source == *SERVICE;
             let sources = if is_local && publication.watches_related(kind) {
                 publication.sources()
@@ -176,11 +176,11 @@ impl Dispatch {
             ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
         let is_local = change.key.side == self.sides.service;
-        // Of first lists all is taken together, once everything else is known that passes ask for.
+        // Objects of a first list are queued together, when everything else that passes need is known.
         if !is_local && change.what == ChangeType::Initial {
             return;
         }
-        // What a pass made is known to whoever shares it from that pass.
+        // Claims are learned from watch events only: a pass has recorded those of its own writes.
         if is_local && by.is_none() {
             self.related.learn_claims(&self.sides, change, &self.names);
         }
@@ -202,7 +202,7 @@ impl Dispatch {
         if !self.is_at_work() {
             return;
         }
-        // Objects of workspaces that do not take part come to their turn when these do.
+        // Objects of workspaces that do not take part are queued when their workspace does.
         if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {
             self.subjects.queue.add(id, urgency);
         }
@@ -218,7 +218,7 @@ impl EventHandler for Dispatch {
             let (kind, name) = (&change.key.kind, &*change.key.name);
             warn!(%kind, name, "an object cannot be read whole; keeping its last known state");
         } else {
-            // Nobody listens only while the process ends.
+            // Sending fails only while the process ends.
             let _ = self
                 .events
                 .send(ControlEvent::Changed(Arc::clone(source), change));

@@ -115,7 +115,7 @@ pub fn consumer_event(report: &Report, own: &Key) -> Option<ConsumerEvent> {
             message: told.join(" "),
         });
     }
-    // What is missing there is not missed again until the status changes: now or never it is told.
+    // Reported now, because a missing status subresource is not noticed again until the status changes.
     let lacks_status = |o: &&Outcome| o.reason.code == Code::StatusNotServed && !is_its_own(o);
     if let Some(outcome) = report.outcomes.iter().find(lacks_status) {
         return Some(ConsumerEvent {
@@ -133,7 +133,7 @@ pub fn consumer_event(report: &Report, own: &Key) -> Option<ConsumerEvent> {
             message: Reason::Paused.sentence().to_owned(),
         });
     }
-    // What happens to related objects is not what happens to this one.
+    // Effects on related objects are not effects on this object.
     let its_own = |link: Option<&LinkId>| link.is_none_or(|link| *link.0 == *PRIMARY);
     let happened = report.happened.iter();
     let effects = happened.filter(|(link, _)| its_own(link.as_ref()));
@@ -177,12 +177,12 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
         refusal_text(code)
     };
     let mut message = format!("{whose} {words}.");
-    // Of related objects nothing is quoted: they may be Secrets.
+    // Messages quote nothing of related objects, because these may be Secrets.
     if code == Code::Invalid && is_its_own {
         let copies = report.outcomes.iter().filter_map(|o| o.copy.as_ref());
         let hidden = Hidden::of(own, copies);
         let detail = &outcome.reason.detail;
-        // What is said of anything else that had to be written is the provider's business.
+        // A message about any other written object concerns only the provider.
         let about = |key: &Key| detail.contains(&format!(" {key}: "));
         if outcome.copy.as_ref().is_some_and(about)
             && let Some(why) = plain::invalid(detail, &hidden)
@@ -216,7 +216,9 @@ fn refusal_text(code: Code) -> &'static str {
         }
         Code::StateTooLarge => "is too large to be copied",
         Code::StateNotKept => "has a value that cannot be copied",
-        Code::MutationFailed => "cannot be processed: it does not fit the rules of the service",
+        Code::MutationFailed => {
+            "cannot be processed: the service failed to convert it; the provider finds the reason in the log"
+        }
         Code::NamingFailed => "cannot be processed: the service could not derive a name for it",
         Code::RulesInvalid => "cannot be processed at the moment: the service is misconfigured",
         Code::NotLinked | Code::NamespaceClosed => {

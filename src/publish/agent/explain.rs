@@ -94,7 +94,7 @@ pub struct Explained {
     pub object: Key,
     /// The path of its workspace, if the agent knows it.
     pub path: Option<String>,
-    /// The pauses in force. They do not keep writes from being due.
+    /// The pauses in force. Writes that they hold are still listed as due.
     pub pauses: Vec<String>,
     /// The filter that leaves the object out.
     pub left_out_by: Option<&'static str>,
@@ -175,7 +175,7 @@ impl Explainer {
     pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
         let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = AgentMetrics::new();
-        // Closed for good: whatever is not a dry run is refused before it is sent.
+        // The fence stays closed: every request that is not a dry run is refused before it is sent.
         let planes =
             Connections::connect(&options, &metrics.metrics, &Fence::closed(), &dedicated)?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
@@ -205,7 +205,7 @@ impl Explainer {
     async fn filled(&self) {
         self.agent.control_listed().await;
         let mut engaged = usize::MAX;
-        // Bindings are handled one by one after their list: until a round brings no more of them.
+        // Bindings are handled one by one after their list: waits until a round adds no workspace.
         while !self.agent.publishing.is_complete() || engaged != self.agent.workspaces.engaged() {
             engaged = self.agent.workspaces.engaged();
             sleep(LOOK_ROUND).await;
@@ -512,7 +512,7 @@ impl Cluster for DryRunClient<'_> {
             };
         };
         let answer = match self.pass.allows(request).await {
-            // What a pause holds is shown.
+            // Writes that a pause holds are shown.
             Ok(())
             | Err(Withheld {
                 failure: Failure::Paused(_),

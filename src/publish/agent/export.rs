@@ -204,7 +204,7 @@ impl Exporter {
                     }
                     break;
                 }
-                // What somebody undid is not done again sooner because they undo it once more.
+                // A write that another writer reverted is not repeated sooner because it is reverted once more.
                 let members = channels.members.borrow().clone().unwrap_or_default();
                 if writer.is_news(&members) {
                     break;

@@ -31,7 +31,7 @@ pub(super) struct Scene {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Dialect {
     Ours,
-    /// It has no conditions.
+    /// The CRD of api-syncagent, without conditions.
     Original,
 }
 

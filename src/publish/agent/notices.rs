@@ -49,7 +49,7 @@ fn event(notice: Notice<'_>, now: Timestamp) -> Value {
     let metadata = &about["metadata"];
     let name = metadata["name"].as_str().unwrap_or_default();
     let stem = beginning(name, LONGEST_NAME).trim_end_matches(['.', '-']);
-    // Events of one write may fall into one tick of the clock: their reasons tell them apart.
+    // Events of one write may have the same timestamp; the reason keeps their names apart.
     let tail = notice.reason.to_ascii_lowercase();
     let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({

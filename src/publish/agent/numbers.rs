@@ -32,7 +32,7 @@ impl AgentMetrics {
 
     pub fn render(&self) -> String {
         let mut out = String::new();
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = self.published.write(&mut out);
         let _ = self.orphaned_copies.write(&mut out);
         out + &self.metrics.render()

@@ -12,7 +12,7 @@ use hawser_runtime::cluster::events::{Counts, Recorder};
 use hawser_runtime::controller::telemetry::CacheGauges;
 use hawser_runtime::process::metrics::EventFate;
 
-/// The name of the controller in metrics, as in the original.
+/// The name of the controller in metrics, as in api-syncagent.
 pub const CONTROLLER: &str = "syncagent-sync";
 /// The interval of metrics that are polled.
 const INTERVAL: Duration = Duration::from_secs(5);

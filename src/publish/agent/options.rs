@@ -77,7 +77,7 @@ pub struct AgentOptions {
     pub longest_pause: SignedDuration,
 }
 
-/// The values on a command line. An empty text was not given.
+/// The values on a command line. An empty text stands for a flag that was not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawAgentArgs {
     pub kubeconfig: String,
@@ -98,7 +98,7 @@ pub struct RawAgentArgs {
     pub max_in_flight_service: usize,
     pub deletion_brake: String,
     pub workspace_cache_mib: usize,
-    /// The usual one if there is none.
+    /// `None` stands for the default.
     pub longest_consumer_pause: Option<Duration>,
 }
 
@@ -223,7 +223,7 @@ impl RawAgentArgs {
             return Err(FlagErrors(problems));
         };
         let agent_name = match self.agent_name {
-            // Not checked again: names of slices may have dots, and so may names that come from them.
+            // Not validated again: names of slices may contain dots, and so may the default name.
             name if name.is_empty() => format!("{slice}{DEFAULT_NAME_SUFFIX}"),
             name => name,
         };

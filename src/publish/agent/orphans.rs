@@ -56,10 +56,14 @@ pub enum OrphansError {
         #[source]
         source: ConnectError,
     },
-    #[error("the APIExportEndpointSlice {0} has no endpoints: the workspaces are unknown")]
+    #[error(
+        "the APIExportEndpointSlice {0} has no endpoints, so the bound workspaces are unknown: check that it names the right APIExport, and that a workspace binds it"
+    )]
     NoEndpoints(String),
-    #[error("an item of {what} is not an object")]
+    #[error("{what} cannot be read: the server returned a malformed object")]
     NoObject { what: String },
+    #[error("the PublishedResource {name} is invalid: {problem}")]
+    Invalid { name: String, problem: String },
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     #[error("the kind {kind} of group {group:?} is not served: its copies cannot be listed")]
@@ -129,7 +133,7 @@ impl Search {
 
     /// The orphans of all workspaces, or of one.
     pub async fn find(&self, workspace: Option<&str>) -> Result<Found, OrphansError> {
-        // First the copies: a workspace that binds meanwhile is then known to.
+        // The copies are read before the bindings, so that a workspace that binds meanwhile counts as bound.
         let (copies, states) = (self.copies().await?, self.states().await?);
         let bound = self.bound().await?;
         let is_asked = |cluster: &str| workspace.is_none_or(|only| only == cluster);
@@ -156,7 +160,7 @@ impl Search {
             }
         }
         orphans.sort();
-        // Several objects may have led to one related copy.
+        // Several objects may share one related copy.
         orphans.dedup_by(|a, b| a.path == b.path);
         adopted.sort();
         Ok(Found {
@@ -187,7 +191,7 @@ impl Search {
             } else {
                 self.delete(orphan).await
             };
-            // What it is known by stays as long as anything else is there.
+            // The record of a workspace's copies stays as long as any of them does.
             if removal != Removal::Removed {
                 spared.insert(orphan.workspace.clone());
             }
@@ -250,9 +254,11 @@ impl Search {
         let kind = Gvk::new("syncagent.kcp.io", "v1alpha1", "PublishedResource");
         let mut kinds = BTreeMap::new();
         for published in list(service, &kind, PUBLISHED_RESOURCES, "").await? {
-            let what = format!("the PublishedResource {}", published.name());
             let manifest = Manifest::read(published.as_value());
-            let manifest = manifest.map_err(|_| OrphansError::NoObject { what })?;
+            let manifest = manifest.map_err(|problem| OrphansError::Invalid {
+                name: published.name().to_owned(),
+                problem,
+            })?;
             let resource = &manifest.spec.resource;
             let policy = manifest.spec.safety().adopted_on_delete;
             let releases = policy.unwrap_or_default() == AdoptedOnDelete::Release;

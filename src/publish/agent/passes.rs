@@ -62,10 +62,10 @@ impl controller::Dialect for Passes {
 
     const REFUSED: Option<Duration> = Some(Duration::from_mins(1));
 
-    /// `None` if not everything is known that the pass needs, or the object does not take part.
+    /// `None` if something that the pass needs is unknown, or if the object does not take part.
     fn begin(self: &Arc<Self>, id: &SubjectId) -> Option<ObjectPass> {
         let publication = self.dispatch.publication(&id.publication)?;
-        // What is not known whole comes with its list, or when its workspace takes part.
+        // Objects that are not completely known are queued by their list, or when their workspace takes part.
         let source = self.cache.source(&self.sides.kcp, &id.cluster)?;
         publication.has_synced(&source).then(|| ObjectPass {
             passes: Arc::clone(self),
@@ -115,7 +115,7 @@ impl PassDialect for ObjectPass {
             && self.publication.compiled().keeps_on_unbind()
             && let Ok(binding_state) = self.passes.bindings.end(&self.id.cluster).await
         {
-            // Nobody else sets it before the first round.
+            // The cell is empty: only rounds set it, and they come later.
             let _ = self.binding_state.set(Ok(binding_state));
         }
     }
@@ -124,8 +124,7 @@ impl PassDialect for ObjectPass {
         self.publication.check_active()
     }
 
-    /// The deletion of a request, with everything that is deleted along with the published object. All of that counts
-    /// once.
+    /// The deletion that a request belongs to. Everything that is deleted along with the published object counts once.
     fn deletion(&self, request: &Request) -> Option<Deletion> {
         let DeletionState {
             retracts, keeps, ..
@@ -237,7 +236,7 @@ impl PassDialect for ObjectPass {
         if let Some(problem) = self.consumer_pause.lock().problem.take() {
             announcer.warn_of_pause(self.anchor.clone(), &problem);
         }
-        // What failed besides does not make it miss the end of its pause.
+        // If something else failed too, the pass is still queued for the end of the pause.
         if is_paused
             && let (queue::Outcome::Failed(_), Some(wait)) = (ended.next, ended.put_off)
             && wait <= queue::LONGEST
@@ -259,7 +258,8 @@ impl ObjectPass {
         }
     }
 
-    /// Whether this object is synchronized, or was until its deletion.
+    /// Whether this object is synchronized. An object in deletion with the finalizer counts: it was synchronized
+    /// before.
     fn wanted(&self, anchor: &Object, view: &dyn View) -> Result<bool, Vec<Request>> {
         let compiled = self.publication.compiled();
         if anchor.in_deletion() && anchor.has_finalizer(marks::FINALIZER) {
@@ -288,7 +288,7 @@ impl ObjectPass {
     }
 
     fn path(&self, anchor: &Seen, view: &dyn View) -> Result<Option<String>, Vec<Request>> {
-        // To be taken back nothing needs a name, and a workspace that leaves tells its path to nobody.
+        // Deletion needs no names, and a workspace that is unbinding does not show its path.
         let lives = !matches!(anchor, Seen::Present(anchor) if anchor.in_deletion());
         if !self.publication.compiled().needs_path() || !lives {
             return Ok(None);
@@ -301,7 +301,7 @@ impl ObjectPass {
         let key = scope.key(None, "cluster");
         let found = Self::known(view, key.clone())?;
         let path = found.and_then(|found| found.annotation("kcp.io/path").map(str::to_owned));
-        // Nothing is made before the path is known.
+        // Nothing is created before the path is known.
         path.map(Some).ok_or_else(|| vec![Request::Read { key }])
     }
 }
@@ -330,7 +330,7 @@ impl Dialect for ObjectPass {
             self.note_pause(object, &subject.links, view);
         }
         if keeps {
-            // Its objects go with the binding, by nobody's will.
+            // The workspace is unbinding: kcp deletes the objects with the binding, and no consumer deleted them.
             for link in &mut subject.links {
                 link.policy.source_gone = Fate::Keep;
                 link.policy.retract = Fate::Keep;
@@ -348,7 +348,7 @@ impl Dialect for ObjectPass {
             }
             Seen::Unknown => return Vec::new(),
         };
-        // One after the other: the write of a status would conflict with the patch.
+        // One write at a time: the write of the status would conflict with the patch.
         related::annotations(subject, outcomes, &anchor)
             .or_else(|| self.report_synced(&anchor, outcomes, view))
             .into_iter()

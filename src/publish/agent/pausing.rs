@@ -14,7 +14,7 @@ use kube_lang::object::Object;
 pub struct PauseNotes {
     /// The reason why the annotations of the object are not a pause.
     pub problem: Option<PauseProblem>,
-    /// Related originals whose deletion the pause may no longer hold, and their copies.
+    /// Related originals, and their copies, whose deletion the pause may no longer hold.
     overdue: Vec<Key>,
 }
 
@@ -59,7 +59,7 @@ impl ObjectPass {
         } else {
             WriteDirection::Spec
         };
-        // A consumer cannot keep what the service takes back.
+        // A consumer's pause does not hold the deletion of objects that the service had copied back.
         let revokes = comes_back && matches!(request, Request::Delete { .. });
         let now = Timestamp::now();
         let of_owner = self.pauses_of_owner();
@@ -120,8 +120,8 @@ impl ObjectPass {
         Pause::of_consumer(anchor, self.passes.longest_pause, now)
     }
 
-    /// Whether a write serves the deletion of a related original that has waited for long: it concerns the original,
-    /// its copy, or the record of both.
+    /// Whether a write serves the deletion of a related original that the pause has held too long: it concerns the
+    /// original, its copy, or the record of both.
     fn is_overdue(&self, key: &Key) -> bool {
         let overdue = &self.consumer_pause.lock().overdue;
         overdue.contains(key) || !overdue.is_empty() && self.is_state(key)

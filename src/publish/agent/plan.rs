@@ -125,7 +125,7 @@ impl Publishing {
     /// Replaces the stored published resources of the same names.
     pub(super) fn plan(&self, planned: BTreeMap<Arc<str>, Arc<Object>>) {
         let names: Vec<_> = planned.keys().cloned().collect();
-        // Nobody plans twice.
+        // Set once: an explainer makes one plan.
         let _ = self.planned.set(planned);
         for name in &names {
             self.wake(name);
@@ -174,7 +174,7 @@ impl Explainer {
             names.iter().any(|name| **name == *publication.plan.name)
         };
         let awaited: Vec<_> = running.values().filter(planned).cloned().collect();
-        // What is not listed by then is named.
+        // Publications that are not listed by then are reported.
         let _ = timeout(LISTED, listed(&awaited)).await;
         let selected = self.select(&Selection::default(), None)?;
         let mut objects = Vec::new();

@@ -125,7 +125,8 @@ async fn pages(
     ];
     for (flag, address, pages) in wanted {
         if let Some(address) = address.clone() {
-            // Whoever asks how the process is gets an answer whatever it is busy with.
+            // Probes and metrics are served on a separate thread, so that they are answered even if the process is
+            // busy.
             let bound = dedicated.run(async move { serve::bind(flag, &address).await });
             served.push(dedicated.spawn(bound.await?.serve(pages, stop.clone())));
         }
@@ -164,7 +165,7 @@ impl Connections {
         };
         let in_flight = options.in_flight;
         let (service, watched) = connect(service, "service", in_flight.service.get())?;
-        // What a client does beside its calls is done where it was made.
+        // The lease's client runs its background tasks on the thread that creates it.
         let lease = dedicated.within(|| service.another())?;
         let renewed = (service.clone(), lease.clone(), dedicated.clone());
         let first = watched.follow(move |config| {
@@ -285,7 +286,7 @@ impl Agent {
                 export_workspace.clone(),
                 Arc::new(Discovery::new(planes.service.clone())),
                 options.agent_name.clone(),
-                // Until this agent is at work.
+                // Set to `Writes` when this agent starts working.
                 SchemaMode::Reads,
             ),
             conditions: Arc::clone(&conditions),
@@ -386,7 +387,7 @@ impl Agent {
         if self.options.leader_election == LeaderElection::Off {
             self.publishing.take_over();
         }
-        // Who stands by knows all that the leader knows, and writes nothing.
+        // A standby reads everything that the leader reads, and writes nothing.
         let mut drained = JoinSet::new();
         drained.spawn(Arc::clone(&self.publishing).work());
         let filling = filling(Arc::clone(&self.publishing), Arc::clone(health));
@@ -423,7 +424,7 @@ impl Agent {
             kinds.all(|kind| listed.contains(kind))
         };
         if listed.wait_for(whole).await.is_err() {
-            // Nobody listens to what feeds tell: the process is about to end.
+            // The senders are gone: the process is about to end.
             std::future::pending::<()>().await;
         }
     }
@@ -439,7 +440,7 @@ impl Agent {
             &fence,
             &self.metrics.metrics,
         );
-        // Renewed there, too: neither a busy process nor busy sockets cost the lease.
+        // The lease is renewed on the separate thread, so that neither a busy process nor busy sockets cost it.
         Some(dedicated.run(elect(self.lease.clone(), options)).await)
     }
 

@@ -356,7 +356,7 @@ impl Publication {
         let Some(key) = request.key() else {
             return false;
         };
-        // No event may follow.
+        // A deletion event may not follow.
         if matches!(answer, Answer::Gone) {
             self.state.write().copies_of.remove(key);
         }
@@ -364,7 +364,7 @@ impl Publication {
         if !forbidden && matches!(answer, Answer::Failed(_)) {
             return false;
         }
-        // Of what travels along, that is up to each workspace, and no right of the agent.
+        // Rights on related objects in a workspace are the decision of that workspace, not rights of the agent.
         let is_up_to_workspace = key.side == self.sides.kcp && key.kind != self.remote_kind;
         let is_empty = {
             let state = self.state.read();
@@ -597,7 +597,7 @@ impl Publication {
                 }
             };
             concerned.extend(found);
-            // A copy need not name its source rightly, and nothing else is known of one that is new.
+            // A copy may name a wrong source, but for a new copy this is the only hint.
             concerned.extend(self.subject_of_copy(&change.object));
         }
         concerned

@@ -44,7 +44,7 @@ use kube_lang::object::{Gvk, Object};
 /// The number of published resources that are reconciled concurrently.
 pub const WORKERS: usize = 8;
 
-/// The name of the controller in metrics, as in the original.
+/// The name of the controller in metrics, as in api-syncagent.
 pub const CONTROLLER: &str = "syncagent-apiresourceschema";
 
 /// The interval for re-evaluating conditions that no event triggers.
@@ -142,7 +142,7 @@ impl Publishing {
     /// Handles an event of a published resource or of a CRD.
     pub fn handle(&self, change: &Change) {
         if change.key.kind == published_resource_kind() {
-            // Whatever the queue is busy with, what is not wanted any more ends here.
+            // Stops an unwanted publication at once, without waiting for the queue.
             if !self.wants_objects(&change.key.name) {
                 self.stop(&change.key.name);
             }
@@ -186,7 +186,7 @@ impl Publishing {
             if let (Some(running), Seen::Present(object)) = (&known.running, self.cache.get(&key)) {
                 approvals::resume(&self.brakes, &running.local_kind, &object);
             }
-            // Whether its schema stands there is looked at before the export is written.
+            // The schema is checked again before the export is written.
             known.member.progress = Progress::Pending;
             self.wake(name);
         }
@@ -215,11 +215,11 @@ impl Publishing {
     }
 
     pub fn wake(&self, name: &Arc<str>) {
-        // Each is a tenant of its own, so that none waits for the others of its kind.
+        // Each published resource is a tenant of its own, so that none waits for others.
         self.queue.add(Arc::clone(name), Urgency::Live);
     }
 
-    /// Queues the published resources of the same kind: another one may take precedence now.
+    /// Queues the published resources of the same kind: which of them comes first may have changed.
     fn requeue_same_kind(&self, name: &Arc<str>, publisher: Option<&Publisher>) {
         let known = self.known.lock();
         let meets = |other: &ResourceRecord| {
@@ -368,7 +368,7 @@ impl Publishing {
             self.note(name, |known| known.member.progress = Progress::Settled);
             return Outcome::Settled;
         }
-        // These need no schema: whatever is wrong with that, they hold at once.
+        // Stopping needs no schema, so it happens even if the schema cannot be published.
         if !self.synchronizes(&manifest.spec)
             || self.works_for_another_kind(name, &manifest)
             || self.contested(object).is_some()
@@ -401,7 +401,7 @@ impl Publishing {
         manifest: &Manifest,
         settled: Settled,
     ) -> Outcome {
-        // Where somebody else makes the schemas, theirs is the one that counts.
+        // If another agent creates the schemas, the schema that it recorded counts.
         let is_made_elsewhere = settled.mode == SchemaMode::Reads;
         let schema = if is_made_elsewhere && self.planned(name).is_none() {
             let Some(recorded) = manifest.recorded.clone() else {
@@ -454,15 +454,14 @@ impl Publishing {
             }
             known.facts.schema = failed;
             known.member.schema.clone_from(&manifest.recorded);
-            // A server that does not answer is waited for, as long as anything is.
+            // Stays pending while the server does not answer, within the usual time limit.
             known.member.progress = match error.retry_policy() {
                 RetryPolicy::Retry => Progress::Pending,
                 RetryPolicy::Change | RetryPolicy::Later(_) => Progress::Failed,
             };
         });
         match error.retry_policy() {
-            // As with rules that are no good: what is asked for now cannot be done, and what was
-            // asked for before is not wanted any more.
+            // As with invalid rules: the new configuration cannot work, and the old one is no longer wanted.
             RetryPolicy::Change => {
                 self.stop(name);
                 Outcome::Settled
@@ -537,7 +536,7 @@ impl Publishing {
             known.facts.synchronization = SynchronizationFact::default();
         });
         let mut all = self.known.lock();
-        // It may have been disabled while its schema was looked at.
+        // It may have been disabled while its schema was computed.
         let Some(known) = all.get_mut(name).filter(|_| self.wants_objects(name)) else {
             return;
         };
@@ -574,7 +573,7 @@ impl Publishing {
 
     /// Starts a publication as soon as everything that it needs from the service cluster is known.
     async fn begin(self: Arc<Self>, name: Arc<str>, publication: Arc<Publication>) {
-        // What cannot be listed is not waited for on behalf of what nobody wants any more.
+        // Stops waiting for a kind that cannot be listed when the publication is no longer wanted.
         while timeout(LISTED, publication.local_completed())
             .await
             .is_err()
@@ -681,7 +680,7 @@ impl Publishing {
         known.facts.orphans = running.map(|running| running.orphans()).unwrap_or_default();
         known.facts.contested = running.map_or(0, |running| running.contests());
         known.facts.paused = running.map_or(0, |running| running.paused());
-        // Without a workspace nobody can ask what is served in them.
+        // Without a workspace, the kinds that workspaces serve are unknown.
         known.facts.unserved = match (running, self.workspaces.engaged()) {
             (Some(running), 1..) => running.unserved(),
             _ => Vec::new(),
@@ -732,7 +731,7 @@ impl Publishing {
             let changed = tokio::select! {
                 changed = standing.changed() => changed,
                 changed = owners.changed() => changed,
-                // Of feeds that may not list nobody tells.
+                // No event reports a kind that cannot be listed, so a timer checks it.
                 _ = ticks.tick() => Ok(()),
             };
             if changed.is_err() {

@@ -72,7 +72,7 @@ impl RelatedShared {
         ) else {
             return;
         };
-        // What travels with it is in the same workspace.
+        // Related objects are in the workspace of the published object.
         let remote = Remote {
             cluster: cluster.to_owned(),
             namespace: None,
@@ -252,7 +252,7 @@ impl RelatedState {
             if let Some(known) = self.kinds.get(side, name) {
                 wanted.push((Arc::clone(&known.kind), name.resource.clone()));
             }
-            // Those of the service cluster are watched anyway.
+            // Namespaces of the service cluster are always watched.
             if side == Origin::Kcp && entry.origin == Origin::Kcp && entry.selects_namespaces() {
                 wanted.push((namespace_kind(), "namespaces".to_owned()));
             }
@@ -301,7 +301,7 @@ impl RelatedState {
         }
     }
 
-    /// Whether everything that can be known is known; kinds without a watch are read.
+    /// Whether everything that can be known is known. Kinds without a watch are read live.
     pub(super) fn has_synced(&self, source: &SourceId) -> bool {
         let settled = |watch: &Arc<SharedWatch>| {
             let health = watch.health();
@@ -351,7 +351,7 @@ impl Publication {
         }
     }
 
-    /// Types that were not found, as text.
+    /// The related kinds that are not served, as text.
     pub fn unserved(&self) -> Vec<String> {
         let state = self.state.read();
         if !state.related.begun {
@@ -427,14 +427,14 @@ impl Publication {
             }
         };
         let questions = match presence {
-            // What it held and could not let go may show again.
+            // The object may have related objects with our finalizer that show again.
             Presence::Gone if !tells => Vec::new(),
             Presence::Gone | Presence::There => {
                 report.asked.iter().filter(concerns).cloned().collect()
             }
         };
         let new = state.related.index.set(id, questions);
-        // What is asked now may take long: others need the state.
+        // The comparison may take long, and others need the state.
         drop(state);
         let mut answers = report.asked.iter().zip(&report.fingerprints);
         answers.any(|(question, fingerprint)| {
@@ -480,15 +480,15 @@ impl Publishing {
             if learned || all != watched {
                 wait = FIRST / 4;
             }
-            // Endpoints come and go: what is watched of all today is not watched of a new one.
+            // A kind that is watched at all present endpoints is not watched at a new one.
             if learned || !(all && watched) {
-                // What nobody tells of is read again by the passes that come.
+                // Later passes read the objects of kinds without a watch again.
                 for watch in publication.state.read().related.watches() {
                     watch.table().forget_answers();
                 }
             }
             let again = learned || all != watched;
-            // A watch that fails for the first time is settled by that, and no event tells of it.
+            // A watch that fails for the first time counts as settled, and no event reports that.
             let synced: HashSet<_> = publication.synced_endpoints().into_iter().collect();
             for source in synced
                 .iter()
@@ -559,7 +559,8 @@ impl Publishing {
                     related.edition += 1;
                     learned = true;
                 }
-                // It comes back, or its objects went with it: as long as it is not there, it is what it was.
+                // A type that is no longer served keeps its last known kind. It may be served again, or its objects are
+                // gone with it.
                 Ok(None) | Err(_) if known.is_some() => {}
                 Ok(None) | Err(_) => {
                     if told.insert((side, name.clone())) {

@@ -18,8 +18,8 @@ pub struct DeletionState {
     pub retracts: bool,
     /// Copies stay.
     pub keeps: bool,
-    /// The version of the published object, if that is in deletion. Other deleted objects, such as an original, are
-    /// younger than any version that is known here.
+    /// The version of the published object, if that is in deletion. Related objects may have been deleted later, so
+    /// their versions are not used.
     pub version: Option<u64>,
 }
 

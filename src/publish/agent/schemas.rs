@@ -32,7 +32,7 @@ use definition::{Before, KindDefinition};
 pub use manifest::{Manifest, PUBLISHED_RESOURCES};
 pub use problem::{RetryPolicy, SchemaError};
 
-/// The source of events on published resources, as in the original.
+/// The source of events on published resources, as in api-syncagent.
 const COMPONENT: &str = "syncagent-apiresourceschema";
 const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 
@@ -172,8 +172,8 @@ impl Schemas {
         self.told.lock().remove(uid);
     }
 
-    /// Reports a problem to the owner by an event, once for each problem. A server without response is nothing that an
-    /// owner could change.
+    /// Reports a problem to the owner by an event, once for each problem. A server that does not answer is not
+    /// reported: an owner cannot change that.
     async fn report_problem(&self, manifest: &Manifest, error: &SchemaError) {
         if error.retry_policy() == RetryPolicy::Retry {
             return;
@@ -222,7 +222,7 @@ impl Schemas {
             Some((name, print)) => match watched(name) {
                 Watched::Unknown => true,
                 Watched::Absent => false,
-                // A watch that is behind what was read says nothing.
+                // A watch that is older than the last read proves nothing.
                 Watched::Present(seen) => {
                     seen.uid == print.uid && seen.generation <= print.generation
                 }
@@ -250,7 +250,7 @@ impl Schemas {
         let definition =
             definition::retrieve(&self.service, &self.discovery, group, kind, before).await;
         if matches!(definition, Err(SchemaError::DefinitionGone(_))) {
-            // Whatever is found the next time is something else.
+            // A definition found later is a new one.
             self.settled.lock().remove(&manifest.uid);
         }
         let definition = definition?;
@@ -325,7 +325,7 @@ impl Schemas {
                 .await
             {
                 Ok(_) => return Ok(None),
-                // Somebody was faster: what did they make?
+                // Another agent or process created it first: compares theirs.
                 Err(error) if error.code() == Some(409) => {
                     existing = self.workspace.ask(Call::get(&*path)).await;
                 }
@@ -339,7 +339,7 @@ impl Schemas {
         match self.workspace.ask(Call::put(path, &marked)).await {
             Ok(_) => Ok(None),
             Err(error) => match of("update", error) {
-                // The rights that kcp's administrators give do not allow it, and it does no harm.
+                // kcp's administrators grant no such right, and the missing marks do no harm.
                 error @ SchemaError::Forbidden { .. } => Ok(Some(error.to_string())),
                 error => Err(error),
             },

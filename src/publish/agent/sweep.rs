@@ -1,5 +1,5 @@
-//! Cleans up after objects that are gone: it deletes their state Secrets, which the original leaves behind, as does a
-//! process that is killed at the wrong moment, and counts the copies of workspaces that have left.
+//! Cleans up after objects that are gone: it deletes their state Secrets and counts the copies of workspaces that have
+//! left. api-syncagent leaves such state Secrets behind, and so does a process that is killed at the wrong moment.
 //!
 //! A state is deleted only if everything that could still need it is known: its object by a complete list and one live
 //! read, its copy by a complete list.
@@ -56,8 +56,8 @@ pub struct Sweep {
 
 impl Sweep {
     pub async fn run(self) {
-        // It walks through the objects of all workspaces, and a workspace can give a reason at any time: it
-        // takes a small part of the time, however many there are.
+        // A sweep reads the objects of all workspaces, and any workspace can cause one. So it is limited to a small
+        // share of the time, however many objects there are.
         let mut pause = AFTERWARDS;
         loop {
             let reason = tokio::time::timeout(INTERVAL, self.reason.notified()).await;
@@ -78,7 +78,7 @@ impl Sweep {
                 continue;
             }
             for (remote, key, secret) in self.states_without_object(publication).await {
-                // What it still tells of is let go by a pass, or by nobody.
+                // A pass cleans up the related objects that the state records.
                 if memory::codec::has_related(&secret) {
                     let anchor = self.anchor(publication, &remote);
                     self.dispatch.look_at(publication.subject(&anchor));
@@ -126,8 +126,8 @@ impl Sweep {
         left.collect()
     }
 
-    /// The object of this publication that a state belongs to, if neither the object nor, unless related objects are to
-    /// be cleaned up, a copy of it exists.
+    /// The object of this publication that a state belongs to. `None` if that object exists, or a copy of it does;
+    /// copies do not count if there are related objects to clean up.
     fn whose(&self, publication: &Publication, states: &Table, secret: &Object) -> Option<Remote> {
         let agent = secret.label(marks::AGENT_NAME);
         let (remote, kind) = memory::primary_of(secret)?;

@@ -15,8 +15,8 @@ impl ObjectPass {
         }
     }
 
-    /// The write that brings the report up to date. In the status, it is written with the status of the copy if that
-    /// changes too.
+    /// The write that brings the report up to date. A report in the status is written together with the status of the
+    /// copy, if that changes too.
     pub(super) fn report_synced(
         &self,
         anchor: &Object,

@@ -215,11 +215,11 @@ impl Workspaces {
         match bindings.observe(cluster, &change.key.name, binding) {
             BindingChange::Same => {}
             BindingChange::Leaving => {
-                info!(cluster = %cluster, "a workspace is unbinding");
+                info!(workspace = %cluster, "a workspace is unbinding");
                 moved.leaving.push(Arc::clone(cluster));
             }
             BindingChange::Engaged => {
-                info!(cluster = %cluster, "a workspace is bound");
+                info!(workspace = %cluster, "a workspace is bound");
                 self.cache.route(&self.sides.kcp, cluster, source);
                 moved.engaged.push(Arc::clone(cluster));
             }
@@ -235,11 +235,11 @@ impl Workspaces {
         let mut others = state.bindings.iter();
         let other = others.find(|(_, bindings)| bindings.takes_part(cluster));
         if let Some((url, _)) = other {
-            info!(cluster = %cluster, endpoint = %url, "a workspace moved to another endpoint");
+            info!(workspace = %cluster, endpoint = %url, "a workspace moved to another endpoint");
             self.cache.route(&self.sides.kcp, cluster, url);
             moved.engaged.push(Arc::clone(cluster));
         } else {
-            info!(cluster = %cluster, "a workspace is no longer bound; keeping its copies");
+            info!(workspace = %cluster, "a workspace is no longer bound; keeping its copies");
             self.cache.unroute(&self.sides.kcp, cluster);
             moved.disengaged.push(Arc::clone(cluster));
         }

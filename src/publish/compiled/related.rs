@@ -154,7 +154,7 @@ fn values(spec: &RelatedObjectSpec, engine: Engine, field: &str, problems: &mut 
         check_template(field, &template.template, engine, problems);
     }
     if spec.reference.is_none() && spec.selector.is_none() && spec.template.is_none() {
-        let message = "lacks a way to find it: set one of reference, selector and template";
+        let message = "names no object: set one of reference, selector and template";
         problems.push(Problem::new(field, message));
     }
 }

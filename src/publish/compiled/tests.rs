@@ -189,7 +189,7 @@ fn related_entries_are_held_to_the_rules_of_the_api_server() {
     }
 }
 
-/// The original takes it: of two entries the later one's mutations count for both there.
+/// api-syncagent accepts this: the mutations of the second entry then apply to both.
 #[test]
 fn an_identifier_that_two_entries_have_is_warned_of_and_both_are_compiled() {
     let entry = |path: &str| {

@@ -1,6 +1,6 @@
-//! The memory of one object of a workspace, in the Secret that the original keeps for it.
+//! The memory of one object of a workspace, in the Secret that api-syncagent keeps for it.
 //!
-//! Whole snapshots are under the keys of the original. Everything that the original does not know (identities of
+//! Whole snapshots are under the keys of api-syncagent. Everything that api-syncagent does not know (identities of
 //! copies, values omitted from a snapshot, compressed snapshots) is under keys that it never reads.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ pub struct StateSecret {
 struct Record {
     /// The data key of the snapshot, if one is kept.
     slot: Option<String>,
-    /// The SHA-1 of the stored snapshot: if it differs, the original wrote the text.
+    /// The SHA-1 of the stored snapshot: if it differs, api-syncagent wrote the text.
     sum: Option<String>,
     #[serde(default)]
     digests: BTreeMap<String, String>,
@@ -100,7 +100,7 @@ struct StoredKey {
     name: String,
 }
 
-/// The original's key, and whether more than one link would use it.
+/// The key of api-syncagent, and whether more than one link would use it.
 struct Slot {
     plain: Option<String>,
     shared: bool,
@@ -301,8 +301,8 @@ fn put(
     if let Some(snapshot) = &entry.snapshot {
         let text = snapshot_text(snapshot.object());
         let packed = (form == SnapshotEncoding::Packed && text.len() > PACKED).then(|| pack(&text));
-        // The original must not take a reduced one for a state: it would miss the nulls in it. Nor can it read
-        // a packed one.
+        // api-syncagent must not use a reduced snapshot as a state: it would miss the nulls in it. It cannot read a
+        // packed one either.
         let hidden = packed.is_some() || !snapshot.digests().is_empty();
         let at = match &slot.plain {
             Some(plain) if !slot.shared && !hidden => plain,
@@ -330,11 +330,11 @@ fn put(
 struct At<'a> {
     slot: &'a Slot,
     kind: Option<&'a Gvk>,
-    /// The original's key holds the snapshot of another link, of the same source with another copy.
+    /// The key of api-syncagent holds the snapshot of another link, of the same source with another copy.
     taken: bool,
 }
 
-/// Whether another link's snapshot is under the key that the original would use for this one.
+/// Whether another link's snapshot is under the key that api-syncagent would use for this one.
 fn is_taken(stored: &Object, records: &BTreeMap<String, Record>, id: &LinkId, slot: &Slot) -> bool {
     let mut others = records.iter().filter(|(other, _)| **other != *id.0);
     slot.plain.is_some()

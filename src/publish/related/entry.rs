@@ -403,7 +403,7 @@ impl Author {
     /// The text for owners.
     pub fn in_words(self) -> &'static str {
         match self {
-            Self::Owner => "the owner",
+            Self::Owner => "the provider",
             Self::Status => "the status",
             Self::Consumer => "consumers",
         }

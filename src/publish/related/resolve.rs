@@ -72,7 +72,7 @@ pub(super) struct RelatedNames {
 /// The targets of an entry.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
-    /// Sorted by the original, as the original agent sorts them.
+    /// Sorted by the original, as api-syncagent sorts them.
     pub(super) pairs: Vec<RelatedNames>,
     pub(super) refused: Vec<Reason>,
 }

@@ -98,7 +98,7 @@ impl Stage {
         self.hands.object(&subject.anchor).unwrap()
     }
 
-    /// The last known state, as the original reads it.
+    /// The last known state, as api-syncagent reads it.
     fn state(&self, subject: &Subject) -> Value {
         let place = subject.memory.as_ref().unwrap();
         let secret = self.hands.object(&place.key).unwrap();

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::null;
 
-/// Changes to the content of objects on their way, one list a direction. Each step sees what the
-/// steps before it made.
+/// Changes to objects when they are copied, with one list of steps for each direction. Each step gets the result of the
+/// previous one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MutationSpec {
@@ -17,7 +17,7 @@ pub struct MutationSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub spec: Vec<ResourceMutation>,
-    /// Applied to the status on its way back.
+    /// Applied to the status when it is copied back.
     #[serde(
         default,
         deserialize_with = "null::or_default",

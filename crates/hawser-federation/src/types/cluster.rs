@@ -66,7 +66,7 @@ pub struct KubeFedClusterStatus {
     pub region: Option<String>,
 }
 
-/// One thing that is the case with a member.
+/// A condition of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -76,11 +76,11 @@ pub struct ClusterCondition {
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// When the member was probed last.
+    /// Time of the last probe.
     #[serde(deserialize_with = "or_default")]
     #[schemars(extend("format" = "date-time"))]
     pub last_probe_time: String,
-    /// When the status changed last.
+    /// Time of the last change of the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: Option<String>,

@@ -112,7 +112,7 @@ pub struct SyncControllerConfig {
     /// Number of objects of a type that are reconciled concurrently. 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent_reconciles: Option<i64>,
-    /// `Enabled` or `Disabled`: whether objects that were in a member before are taken over.
+    /// `Enabled` or `Disabled`: whether objects that were in a member before are adopted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt_resources: Option<String>,
 }

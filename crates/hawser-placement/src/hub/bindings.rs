@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::placement::{HubWarning, PlacementView};
-use super::{HubWrite, ObjectName, Stages};
+use super::view::{HubWarning, PlacementView};
+use super::{HubWrite, ObjectName, Stages, complete};
 use crate::names;
 use crate::overrides::Overrides;
 use crate::snapshots::Scope;
@@ -217,15 +217,6 @@ fn update(old: &WorkOutline, mut wanted: Value) -> HubWrite {
         "spec": spec,
     });
     HubWrite::patch(KIND, &old.metadata, patch)
-}
-
-/// Adds nulls for the fields that a merge patch is to remove.
-pub(super) fn complete(wanted: &mut Value, old: &Value) {
-    if let (Value::Object(wanted), Value::Object(old)) = (wanted, old) {
-        for (field, known) in old {
-            complete(wanted.entry(field).or_insert(Value::Null), known);
-        }
-    }
 }
 
 /// The status of a binding that says something else than before.

@@ -1,6 +1,6 @@
 //! The next writes for an eviction: whether it is valid, then whether it is executed.
 //!
-//! The texts of the conditions are the original's, which tools compare. Validity is written before the binding is
+//! The texts of the conditions are KubeFleet's, because tools compare them. Validity is written before the binding is
 //! deleted: if the binding is gone then, the eviction was executed.
 
 use serde_json::json;
@@ -108,7 +108,7 @@ pub fn decide(view: &EvictionView<'_>) -> Stages {
     let was_valid = was_valid(view.eviction);
     let target = match (target(view), was_valid) {
         (Ok(target), _) => Some(target),
-        // It was there when the eviction was found to be valid.
+        // The binding existed when the eviction was found to be valid.
         (Err(Invalid::NoDecision), true) => None,
         (Err(invalid), _) => {
             stages.push([status(view, vec![valid(view, Err(invalid))])]);
@@ -185,12 +185,12 @@ fn answer(view: &EvictionView<'_>, placement: &Placement, target: &Binding) -> A
     };
     let (most, least) = (&budget.spec.max_unavailable, &budget.spec.min_available);
     let picks_all = placement.spec.placement_type() == PlacementType::PickAll;
-    // Without a number of clusters there is nothing that a share or what is missing could be counted of.
+    // PickAll has no number of clusters, so a percentage or `maxUnavailable` has no base.
     if picks_all && (most.is_some() || matches!(least, Some(IntOrPercent::Text(_)))) {
         return Answer::Misconfigured;
     }
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    // One in deletion is about to be unavailable, whatever it says.
+    // A binding in deletion counts as unavailable.
     let available = view.bindings.iter();
     let available =
         available.filter(|one| !one.metadata.in_deletion() && is_true(one, "Available"));

@@ -11,7 +11,8 @@ use crate::types::policy::PlacementType;
 use crate::types::work::WorkOutline;
 
 /// The statuses for objects on the hub, each with its object. Only a placement that is made for one cluster has them:
-/// several clusters would contradict each other. What is in envelopes is no object of the hub.
+/// several clusters would contradict each other. Objects in envelopes are left out, because they are not objects of the
+/// hub.
 pub fn statuses<'a>(
     placement: &Placement,
     bindings: &[Binding],

@@ -5,30 +5,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::bindings::{self, RolloutProgress, WorkWrites};
-use super::{HubWrite, ObjectName, Stages, reports};
-use crate::members::Members;
+use super::view::{HubWarning, PlacementView};
+use super::{HubWrite, ObjectName, Stages, complete, reports};
 use crate::names;
 use crate::overrides::{OverrideError, Overrides};
 use crate::rollout::{self, Desired, LimitError, RolloutPlan};
-use crate::scheduler::{self, GracePeriods, ScheduleError};
+use crate::scheduler::{self, ScheduleError};
 use crate::selection::SelectionError;
-use crate::snapshots::{
-    Debounce, Scope, Selected, SnapshotError, SnapshotPlan, plan_policy, plan_resources,
-};
+use crate::snapshots::{SnapshotError, SnapshotPlan, plan_policy, plan_resources};
 use crate::status::size::fit_placement;
-use crate::status::{StatusRequest, build, events, invalid_selectors};
+use crate::status::{StatusRequest, build, events, invalid_selectors, is_same, same_conditions};
 use crate::types::binding::{
     Binding, BindingState, ClusterDecision, PolicySnapshot, PolicySnapshotStatus, ResourceSnapshot,
 };
 use crate::types::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
-use crate::types::placement::{
-    Placement, PlacementStatus, PropagationPolicy, ResourceIdentifier, StatusReport,
-};
+use crate::types::placement::{Placement, PlacementStatus, PropagationPolicy, ResourceIdentifier};
 use crate::types::policy::PlacementType;
 use crate::types::work::WorkOutline;
 use crate::types::{Condition, ConditionStatus, Metadata, PLACEMENT_GROUP, STORED_VERSION};
@@ -36,60 +32,6 @@ use crate::works::{envelope_type, unpack};
 
 /// When selectors that cannot be followed are tried again, if nothing happens before.
 const INVALID_FOR: SignedDuration = SignedDuration::from_mins(30);
-
-/// The settings of the hub that decisions depend on.
-#[derive(Clone, Copy, Debug)]
-pub struct HubPolicy {
-    pub debounce: Debounce,
-    pub windows: GracePeriods,
-}
-
-/// The writes of a pass that failed without ending it.
-#[derive(Debug, Default)]
-pub struct WriteFailures {
-    /// The reasons why Works could not be written, by binding.
-    pub works: BTreeMap<String, String>,
-    /// The reason why the copy of the status could not be written.
-    pub report: Option<String>,
-}
-
-impl WriteFailures {
-    pub fn is_any(&self) -> bool {
-        !self.works.is_empty() || self.report.is_some()
-    }
-}
-
-/// A warning about an object of the placement.
-#[derive(Debug)]
-pub struct HubWarning {
-    pub kind: &'static str,
-    pub about: Metadata,
-    pub reason: &'static str,
-    pub message: String,
-}
-
-/// The known facts about a placement and everything that it depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct PlacementView<'a> {
-    pub scope: Scope,
-    /// `None` if it is gone.
-    pub placement: Option<&'a Placement>,
-    pub policies: &'a [PolicySnapshot],
-    pub snapshots: &'a [ResourceSnapshot],
-    pub bindings: &'a [Binding],
-    pub works: &'a [WorkOutline],
-    pub clusters: &'a Members,
-    pub cluster_overrides: &'a [Arc<ClusterResourceOverrideSnapshot>],
-    pub overrides: &'a [Arc<ResourceOverrideSnapshot>],
-    pub selected: Result<&'a Selected, &'a SelectionError>,
-    /// The copy of the status in the namespace that is placed.
-    pub report: Option<&'a StatusReport>,
-    pub failures: &'a WriteFailures,
-    pub policy: HubPolicy,
-    pub now: Timestamp,
-    /// The time in the format of conditions.
-    pub time: &'a str,
-}
 
 /// The writes of a round, and the time of the next round if nothing else happens.
 #[derive(Debug, Default)]
@@ -471,14 +413,6 @@ fn has_same_selection(new: &PolicySnapshotStatus, policy: &PolicySnapshot) -> bo
     is_pick_n && equals_except_time(new, &old)
 }
 
-fn same_conditions(new: &[Condition], old: &[Condition]) -> bool {
-    new.len() == old.len()
-        && new
-            .iter()
-            .zip(old)
-            .all(|(new, old)| new.equals_except_time(old))
-}
-
 /// The goal of the rollout, and the changes that are permitted now.
 struct RolloutStep {
     plan: RolloutPlan,
@@ -581,7 +515,7 @@ fn roll_out(
     for name in &plan.set_strategy {
         let mut strategy = strategy.clone();
         let known = find(name).map(|binding| json!(binding.spec.apply_strategy));
-        bindings::complete(&mut strategy, &known.unwrap_or_default());
+        complete(&mut strategy, &known.unwrap_or_default());
         specs.insert(name, json!({"applyStrategy": strategy}));
     }
     for name in &plan.update {
@@ -722,20 +656,6 @@ fn placement_status(view: &PlacementView<'_>, placement: &Placement) -> Placemen
         Some(error) => invalid_selectors(&request, &error.to_string()),
         None => build(&request),
     }
-}
-
-/// Whether a status says the same, apart from times and messages.
-pub(super) fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
-    let (ours, theirs) = (&new.placement_statuses, &old.placement_statuses);
-    new.selected_resources == old.selected_resources
-        && new.observed_resource_index == old.observed_resource_index
-        && same_conditions(&new.conditions, &old.conditions)
-        && ours.len() == theirs.len()
-        && ours.iter().zip(theirs).all(|(a, b)| {
-            let mut b = b.clone();
-            let conditions = std::mem::replace(&mut b.conditions, a.conditions.clone());
-            *a == b && same_conditions(&a.conditions, &conditions)
-        })
 }
 
 #[cfg(test)]

@@ -2,52 +2,17 @@
 
 use serde_json::json;
 
-use super::placement::{PlacementView, is_same};
-use super::{HubWrite, bindings::complete};
+use super::view::PlacementView;
+use super::{HubWrite, complete};
+use crate::reporting::{is_reported, namespace};
 use crate::snapshots::{Scope, owned};
-use crate::types::placement::{Placement, PlacementStatus, StatusReportingScope};
+use crate::status::is_same;
+use crate::types::placement::{Placement, PlacementStatus};
 use crate::types::{Condition, ConditionStatus};
 
 /// The kind of the copy.
 pub const KIND: &str = "ClusterResourcePlacementStatus";
 const SYNCED: &str = "ClusterResourcePlacementStatusSynced";
-
-/// The namespace of the copy: the one that was placed first. `None` without a copy.
-pub fn namespace(placement: &Placement) -> Option<&str> {
-    placed(placement).or_else(|| selected(placement))
-}
-
-/// The problem of a placement that selects another namespace than the one with the copy.
-pub fn moved(placement: &Placement) -> Option<String> {
-    let (before, now) = (placed(placement)?, selected(placement)?);
-    (before != now).then(|| {
-        format!(
-            "the status is reported in namespace {before}: with statusReportingScope NamespaceAccessible, \
-             a placement cannot select another namespace"
-        )
-    })
-}
-
-fn is_reported(placement: &Placement) -> bool {
-    placement.metadata.namespace.is_none()
-        && placement.spec.status_reporting_scope == StatusReportingScope::NamespaceAccessible
-}
-
-/// The namespace that the selectors name.
-fn selected(placement: &Placement) -> Option<&str> {
-    let mut selectors = placement.spec.resource_selectors.iter();
-    let one = selectors.find(|one| is_reported(placement) && one.is_namespace())?;
-    Some(&*one.name).filter(|name| !name.is_empty())
-}
-
-/// The namespace that the status lists.
-fn placed(placement: &Placement) -> Option<&str> {
-    let mut resources = placement.status.selected_resources.iter();
-    let is_namespace = |kind: &str, group: &str| kind == "Namespace" && group.is_empty();
-    let one =
-        resources.find(|one| is_reported(placement) && is_namespace(&one.kind, &one.group))?;
-    Some(&one.name)
-}
 
 /// Writes the copy of a status, if it is another one, or adds to the status whether the copy could be written.
 pub(super) fn write(

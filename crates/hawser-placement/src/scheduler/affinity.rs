@@ -1,11 +1,9 @@
 //! Required and preferred clusters, by labels and by reported properties.
 
-use std::fmt;
-
 use kube_cel::quantity_in_billionths;
 use kube_lang::selector::{Selector, SelectorError};
 
-use super::fleet::Refusal;
+use super::refusal::{PropertyFault, Refusal};
 use crate::members::Members;
 use crate::types::cluster::MemberCluster;
 use crate::types::policy::{
@@ -68,23 +66,6 @@ pub(super) struct Scoring<'c> {
     preferred: &'c [Preference],
     /// The smallest and the largest value in the fleet of the property that each preference sorts by.
     ranges: Vec<Option<(i128, i128)>>,
-}
-
-/// A property of a member that cannot be compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PropertyFault {
-    name: String,
-    value: String,
-}
-
-impl fmt::Display for PropertyFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cluster reports property {} as \"{}\", which is not a quantity",
-            self.name, self.value
-        )
-    }
 }
 
 /// The reason why the affinity of a policy cannot be used.

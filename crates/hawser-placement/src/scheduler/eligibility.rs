@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::GracePeriods;
-use super::fleet::Refusal;
+use super::refusal::Refusal;
 use crate::types::cluster::MemberCluster;
 use crate::types::{ConditionStatus, condition};
 

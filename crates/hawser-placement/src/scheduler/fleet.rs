@@ -2,15 +2,14 @@
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::fmt;
 
-use super::affinity::{CompiledAffinity, PropertyFault};
-use super::held::Bindings;
+use super::affinity::CompiledAffinity;
+use super::refusal::Refusal;
 use super::spread::Spreads;
-use super::{Plugin, Request, ScheduleError, Scores, eligibility, taints};
+use super::{Request, ScheduleError, Scores, eligibility, taints};
 use crate::members::Members;
 use crate::types::ConditionStatus;
-use crate::types::cluster::{MemberCluster, Taint};
+use crate::types::cluster::MemberCluster;
 use crate::types::policy::{PlacementType, Toleration, TopologySpreadConstraint};
 
 /// Scores, or the first plugin that refuses the cluster.
@@ -28,93 +27,6 @@ pub(super) struct Fleet<'a> {
     eligibility: eligibility::Eligibility,
     constraints: &'a [TopologySpreadConstraint],
     spreads: OnceCell<Spreads<'a>>,
-}
-
-/// The reason why a cluster cannot be picked.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Refusal<'a> {
-    NotListed,
-    Affinity,
-    Property(PropertyFault),
-    Leaving,
-    NoAgentStatus,
-    HeartbeatLost,
-    NotJoined,
-    NoHealth,
-    Unhealthy,
-    NamespaceMissing(&'a str),
-    Taint(&'a Taint),
-    AlreadySelected,
-    Skew { key: &'a str, max: i32 },
-}
-
-impl Refusal<'_> {
-    pub(super) fn plugin(&self) -> Option<Plugin> {
-        Some(match self {
-            Self::NotListed => return None,
-            Self::Affinity | Self::Property(_) => Plugin::ClusterAffinity,
-            Self::Leaving
-            | Self::NoAgentStatus
-            | Self::HeartbeatLost
-            | Self::NotJoined
-            | Self::NoHealth
-            | Self::Unhealthy => Plugin::ClusterEligibility,
-            Self::NamespaceMissing(_) => Plugin::NamespaceAffinity,
-            Self::Taint(_) => Plugin::TaintToleration,
-            Self::AlreadySelected => Plugin::SamePlacementAntiAffinity,
-            Self::Skew { .. } => Plugin::TopologySpread,
-        })
-    }
-
-    /// True if the status does not list the cluster.
-    pub(super) fn is_silent(&self) -> bool {
-        matches!(self, Self::AlreadySelected | Self::NotListed)
-    }
-
-    /// The reason of a decision.
-    pub(super) fn explain(&self, cluster: &str) -> String {
-        match self {
-            Self::NotListed => format!("cluster \"{cluster}\" is not listed in the policy"),
-            other => format!("ClusterUnschedulable, {other}"),
-        }
-    }
-}
-
-impl fmt::Display for Refusal<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotListed => f.write_str("cluster is not listed in the policy"),
-            Self::Affinity => f.write_str(
-                "cluster does not match with any of the required cluster affinity terms",
-            ),
-            Self::Property(fault) => fault.fmt(f),
-            Self::Leaving => f.write_str("cluster has left the fleet"),
-            Self::NoAgentStatus => {
-                f.write_str("cluster is not connected to the fleet: member agent not online yet")
-            }
-            Self::HeartbeatLost => {
-                f.write_str("cluster is not connected to the fleet: no recent heartbeat signals")
-            }
-            Self::NotJoined => {
-                f.write_str("cluster is not connected to the fleet: member agent not joined yet")
-            }
-            Self::NoHealth => f.write_str(
-                "cluster is not connected to the fleet: health condition not available yet",
-            ),
-            Self::Unhealthy => f.write_str("cluster is not connected to the fleet: unhealthy"),
-            Self::NamespaceMissing(namespace) => {
-                write!(f, "namespace \"{namespace}\" does not exist in the cluster")
-            }
-            Self::Taint(Taint { key, value, .. }) => {
-                write!(f, "taint {key}={value}:NoSchedule cannot be tolerated")
-            }
-            Self::AlreadySelected => f.write_str("cluster is already selected"),
-            Self::Skew { key, max } => write!(
-                f,
-                "violated doNotSchedule topology spread constraint \"{key}\" (max skew {max})"
-            ),
-        }
-    }
 }
 
 impl<'a> Fleet<'a> {
@@ -187,11 +99,15 @@ impl<'a> Fleet<'a> {
         Ok(Scores::default())
     }
 
-    /// The verdicts of all plugins about all clusters.
-    pub(super) fn evaluate(&self, bindings: &Bindings<'a>) -> Vec<ClusterVerdict<'a>> {
-        let current: HashSet<&str> = bindings.clusters().collect();
-        let obsolete: HashSet<&str> = bindings.obsolete_clusters().collect();
-        let bound = bindings.clusters().filter_map(|name| self.find(name));
+    /// The verdicts of all plugins about all clusters, given those with current and with obsolete bindings.
+    pub(super) fn evaluate<'n>(
+        &self,
+        current: impl Iterator<Item = &'n str> + Clone,
+        obsolete: impl Iterator<Item = &'n str>,
+    ) -> Vec<ClusterVerdict<'a>> {
+        let bound = current.clone().filter_map(|name| self.find(name));
+        let (current, obsolete): (HashSet<&str>, HashSet<&str>) =
+            (current.collect(), obsolete.collect());
         let bound: Vec<usize> = bound.collect();
         let spreads = self
             .spreads

@@ -108,7 +108,7 @@ impl<'a> Bindings<'a> {
     }
 
     /// The clusters of the current policy.
-    pub(super) fn clusters(&self) -> impl Iterator<Item = &'a str> {
+    pub(super) fn clusters(&self) -> impl Iterator<Item = &'a str> + Clone {
         let live = self.held.iter().filter(|held| held.is_live());
         live.map(|held| held.cluster)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::fleet::Refusal;
+use super::refusal::Refusal;
 use crate::members::Members;
 use crate::types::policy::{TopologySpreadConstraint, WhenUnsatisfiable};
 

@@ -1,6 +1,6 @@
 //! Taints and tolerations.
 
-use super::fleet::Refusal;
+use super::refusal::Refusal;
 use crate::types::cluster::Taint;
 use crate::types::policy::{Toleration, TolerationOperator};
 

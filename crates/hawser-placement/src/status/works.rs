@@ -1,6 +1,5 @@
 //! The conditions of a binding, from its Works.
 
-use super::{NO_OVERRIDES, NO_OVERRIDES_MESSAGE};
 use crate::names;
 use crate::types::binding::Binding;
 use crate::types::placement::{
@@ -9,6 +8,10 @@ use crate::types::placement::{
 };
 use crate::types::work::{ManifestCondition, WorkOutline};
 use crate::types::{Condition, ConditionStatus, condition};
+
+pub(super) const NO_OVERRIDES: &str = "NoOverrideSpecified";
+pub(super) const NO_OVERRIDES_MESSAGE: &str =
+    "No override rules are configured for the selected resources";
 
 /// The most resources in each list of a binding.
 const MAX_LISTED: usize = 100;

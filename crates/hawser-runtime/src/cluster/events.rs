@@ -39,7 +39,7 @@ const AT_ONCE: usize = 16;
 /// An event to be sent.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// To the cluster of the object.
+    /// The connection to the cluster of the object.
     pub connection: Connection,
     /// The tenant. Its events are sent one after the other, and counted together.
     pub tenant: Arc<str>,

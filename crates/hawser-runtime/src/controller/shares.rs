@@ -1,4 +1,4 @@
-//! Permits of which one tenant may have a part.
+//! Permits of which each tenant may hold a share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -42,7 +42,7 @@ impl PermitShares {
         }
     }
 
-    /// Waits for permits, for no more than a tenant may have. Tenants come in the order of their requests.
+    /// Waits for this number of permits, at most the tenant's share. Tenants come in the order of their requests.
     pub(super) async fn acquire(&self, tenant: &Arc<str>, number: usize) -> Permits {
         let number = self.part(number);
         let of_tenant = self.share_of(tenant).acquire_many_owned(number).await;

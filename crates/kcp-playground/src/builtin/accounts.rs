@@ -1,4 +1,4 @@
-//! `ServiceAccounts`: of the secrets that they name, only the names are kept.
+//! `ServiceAccounts`: each item of their `secrets` keeps only its name.
 
 use serde_json::{Value, json};
 

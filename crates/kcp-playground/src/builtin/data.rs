@@ -1,4 +1,4 @@
-//! `ConfigMap` and `Secret`: maps of data that may be sealed.
+//! `ConfigMap` and `Secret`: maps of data that may be immutable.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use crate::store::Read;
 use kube_lang::object::Object;
 use kube_schema::field::{FieldError, Path};
 
-/// All values of one object together.
+/// The limit for all values of one object together.
 const MAX_DATA: u64 = 1024 * 1024;
 const MAX_KEY: usize = 253;
 const SEALED: &str = "field is immutable when `immutable` is set";
@@ -123,7 +123,7 @@ impl Strategy for Secrets {
     }
 }
 
-/// What the well-known types of secrets have to contain.
+/// Checks the keys that the well-known types of Secrets require.
 fn check_type(secret: &Object, data: &Path<'_>) -> Vec<FieldError> {
     let get = |key: &str| secret.root().get("data").and_then(|data| data.get(key));
     let lacks = |keys: &[&str]| -> Vec<FieldError> {
@@ -170,7 +170,7 @@ fn check_type(secret: &Object, data: &Path<'_>) -> Vec<FieldError> {
     }
 }
 
-/// What was sealed stays as it is, and sealed.
+/// Immutable objects keep their data, and stay immutable.
 fn check_seal(old: Option<&Object>, new: &Object, fields: &[&str]) -> Vec<FieldError> {
     let sealed = |object: &Object| object.root().get("immutable") == Some(&Value::Bool(true));
     let Some(old) = old.filter(|old| sealed(old)) else {
@@ -218,7 +218,7 @@ fn map<'o>(object: &'o Object, field: &str) -> impl Iterator<Item = (&'o String,
         .flatten()
 }
 
-/// The bytes that a canonical base64 text stands for.
+/// The number of bytes that a canonical base64 string encodes.
 fn decoded_length(value: &Value) -> u64 {
     let text = value.as_str().unwrap_or_default();
     let padding = text.bytes().rev().take_while(|c| *c == b'=').count();
@@ -229,12 +229,12 @@ fn length(value: &Value) -> u64 {
     value.as_str().unwrap_or_default().len() as u64
 }
 
-/// Takes a map of texts as Go does: null is empty, an empty map is none.
+/// Decodes a map of strings as Go does: null values are empty strings, an empty map is dropped.
 fn texts(object: &mut Object, kind: &str, field: &str) -> Result<(), Status> {
     each(object, kind, field, |text| Ok(text.to_owned()))
 }
 
-/// Takes a map of base64 as Go does, line breaks allowed, and writes it canonically.
+/// Decodes a map of base64 strings as Go does, line breaks allowed, and writes them canonically.
 fn bytes(object: &mut Object, kind: &str, field: &str) -> Result<(), Status> {
     each(object, kind, field, |text| {
         let compact: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();

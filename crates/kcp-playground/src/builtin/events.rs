@@ -1,4 +1,4 @@
-//! Events: one table, seen as `v1` and as `events.k8s.io/v1`, and kept for an hour.
+//! Events: one table, served as `v1` and as `events.k8s.io/v1`, and kept for an hour.
 
 use std::sync::LazyLock;
 
@@ -17,15 +17,15 @@ pub(super) mod times;
 
 pub(super) const VIEW_GROUP: &str = "events.k8s.io";
 
-/// How long events are kept, as a kube-apiserver does by default.
+/// The lifetime of events, the default of a kube-apiserver.
 const KEEP: SignedDuration = SignedDuration::from_hours(1);
-/// Between two rounds of forgetting; the events of that time are what memory holds too many of.
+/// The time between two removals of expired events. Until then, they stay in memory.
 const ROUND: SignedDuration = SignedDuration::from_mins(1);
 
 const MAX_REPORTER: usize = 128;
 const MAX_NOTE: usize = 1024;
 
-/// Names of fields: in `v1`, and in `events.k8s.io/v1` where they differ.
+/// The names of a field: in `v1`, and in `events.k8s.io/v1` if they differ.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -40,13 +40,13 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("", "events", ""));
 
 pub(super) struct Events;
 
-/// Events as `events.k8s.io/v1` shows them.
+/// Converts events to `events.k8s.io/v1` and back.
 pub(super) struct EventView;
 
-/// Forgets events whose time is over, whenever another is written.
+/// Removes expired events when another event is written.
 #[derive(Default)]
 pub(super) struct Expiry {
-    /// When it looked last.
+    /// The time of the last removal.
     last: Mutex<Option<Timestamp>>,
 }
 
@@ -55,7 +55,7 @@ impl Conversion for EventView {
         for (core, view) in RENAMED {
             rename(&mut stored, core, view);
         }
-        // Shown in the core group even if empty, here not.
+        // The core group shows this field even if it is empty, `events.k8s.io` does not.
         let root = stored.root_mut();
         for field in ["reportingController", "reportingInstance"] {
             if root.get(field).is_some_and(|value| *value == "") {
@@ -77,7 +77,7 @@ impl Conversion for EventView {
 
 fn rename(event: &mut Object, from: &str, to: &str) {
     let root = event.root_mut();
-    // A field of the other view's name is unknown to the one that was written.
+    // A field name of the other version is an unknown field.
     root.remove(to);
     if let Some(value) = root.remove(from) {
         root.insert(to.to_owned(), value);
@@ -89,7 +89,7 @@ impl Strategy for Events {
         false
     }
 
-    /// What a typed server always shows, empty or not.
+    /// Fields that a server with typed kinds always shows, even if they are empty.
     fn prepare(
         &self,
         _read: &dyn Read,
@@ -123,7 +123,7 @@ impl Strategy for Events {
         Ok(())
     }
 
-    /// Who reports it, by the older of two names.
+    /// The reporting component, which has two names.
     fn field<'o>(&self, event: &'o Object, field: &str) -> Option<&'o str> {
         if field != "source" {
             return None;
@@ -153,7 +153,7 @@ impl Strategy for Events {
     }
 }
 
-/// The rules of both versions.
+/// The validation of both versions.
 fn check_fields(event: &Object, viewed: bool) -> Vec<FieldError> {
     let text = |field: &str| text(event, field);
     let namespace = event.namespace().unwrap_or_default();
@@ -164,7 +164,7 @@ fn check_fields(event: &Object, viewed: bool) -> Vec<FieldError> {
         .unwrap_or_default();
     let new_style = !text("eventTime").is_empty();
     let fits = if involved.is_empty() {
-        // About something without a namespace: the default one keeps it.
+        // Events about objects without a namespace are in the default namespace.
         namespace == "default" || (new_style && namespace == "kube-system")
     } else {
         new_style || namespace == involved
@@ -211,7 +211,7 @@ fn check_fields(event: &Object, viewed: bool) -> Vec<FieldError> {
     errors
 }
 
-/// What only a create through `events.k8s.io/v1` is held to.
+/// Validation that only a create through `events.k8s.io/v1` has.
 fn check_new_style(event: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if text(event, "eventTime").is_empty() {
@@ -232,7 +232,7 @@ fn check_new_style(event: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// What an update through `events.k8s.io/v1` may change: how often it happened, and metadata.
+/// The fields that an update through `events.k8s.io/v1` may change: the series, and metadata.
 fn check_update(old: &Object, event: &Object) -> Vec<FieldError> {
     let fields = [
         ("involvedObject", "involvedObject"),
@@ -282,7 +282,7 @@ impl Settler for Expiry {
     }
 }
 
-/// When an event was last heard of.
+/// The last time at which an event was reported.
 fn latest(event: &Object) -> Option<Timestamp> {
     [
         "/metadata/creationTimestamp",

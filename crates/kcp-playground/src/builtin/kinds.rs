@@ -35,7 +35,7 @@ enum StatusSubresource {
     Absent,
 }
 
-/// How a kind behaves beyond being stored.
+/// The rules of a kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rules {
     AsIs,
@@ -87,7 +87,7 @@ const REVIEW: Row = Row {
     ..CORE
 };
 
-/// The fields of the subject of an event, and more, as each of the two versions calls them.
+/// The selectable fields of events, by their names in the two versions.
 const EVENT_FIELDS: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",
@@ -306,7 +306,7 @@ impl Row {
             },
             namespaced: self.scope == Scope::Namespaced,
             table: match self.rules {
-                // Both versions show the same objects.
+                // Both versions share one table.
                 Rules::Event => Table::new("", self.plural, ""),
                 _ => Table::new(self.group, self.plural, ""),
             },
@@ -336,7 +336,7 @@ impl Row {
 
     fn strategy(&self, identify: &Identify) -> Arc<dyn Strategy> {
         let rules = self.rules.strategy(identify);
-        // Objects come to their strategy as they are stored.
+        // A strategy gets objects in their stored form.
         let group = if self.rules == Rules::Event {
             ""
         } else {

@@ -1,4 +1,4 @@
-//! Leases: what leader election keeps its record in.
+//! Leases, in which leader election keeps its record.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use kube_schema::field::FieldError;
 
 pub(super) struct Leases;
 
-/// A time with six digits after its point, as the server writes it: in UTC.
+/// A time in UTC with six digits after the decimal point, as the server writes it.
 fn micro_time(text: &str) -> Result<String, String> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     const WHOLE: usize = "2006-01-02T15:04:05".len();
@@ -47,7 +47,7 @@ impl Strategy for Leases {
         let Some(spec) = spec.as_object_mut() else {
             return Ok(());
         };
-        // Fields of features that are not on.
+        // Fields of features that are disabled by default.
         for field in ["strategy", "preferredHolder"] {
             spec.remove(field);
         }

@@ -1,5 +1,5 @@
-//! The members of the published types and nothing else of them: what every write of a built-in kind is
-//! held to, so small and near that it can be.
+//! The members of the published types, and nothing else of the types, in a compact form: every write of a built-in kind
+//! is checked against them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -9,22 +9,22 @@ use serde_json::{Map, Value};
 use crate::openapi::builtin::{Types, referred, types};
 use kube_schema::field::Path;
 
-/// A type, by its place.
+/// A type, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemberType(u32);
 
-/// Nothing is said of what is below.
+/// The fields below are not described.
 const ANYTHING: MemberType = MemberType(0);
 
 #[derive(Debug)]
 enum Members {
     Anything,
-    /// In order.
+    /// Fields, sorted by name.
     Fields(Box<[(Box<str>, MemberType)]>),
-    /// Any names, and one type of value.
+    /// A map with any keys and one type of value.
     Values(MemberType),
     Items(MemberType),
-    /// One or the other, by the form that a value has.
+    /// An object or a list, by the form of the value.
     Either {
         object: MemberType,
         array: MemberType,
@@ -38,13 +38,13 @@ struct Known {
 
 static KNOWN: LazyLock<Known> = LazyLock::new(|| Known::all(types()));
 
-/// The published type of a name.
+/// The published type with a name.
 pub(super) fn named(name: &str) -> Option<MemberType> {
     KNOWN.names.get(name).copied()
 }
 
 impl MemberType {
-    /// Drops what an object has and its type does not; the paths of that.
+    /// Removes the fields that a type does not have, and returns their paths.
     pub(super) fn prune(self, object: &mut Value) -> Vec<String> {
         let mut dropped = Vec::new();
         self.walk(object, &Path::Root, &mut dropped);
@@ -91,7 +91,7 @@ impl Known {
             types: vec![Members::Anything],
             names: BTreeMap::new(),
         };
-        // Types refer to each other in circles: first they have their places.
+        // Types refer to each other in cycles, so each gets its index first.
         for name in published.names() {
             let place = known.add(Members::Anything);
             known.names.insert(name.to_owned(), place);
@@ -162,7 +162,7 @@ impl Known {
     }
 }
 
-/// Whether a schema, or what it refers to, is of a form.
+/// Whether a schema, or the one that it refers to, is of a type.
 fn is(schema: &Value, form: &str, published: &Types) -> bool {
     let says = |schema: &Value| schema.get("type").is_some_and(|kind| kind == form);
     match referred(schema).and_then(|name| published.get(name)) {

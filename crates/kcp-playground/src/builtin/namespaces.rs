@@ -1,8 +1,8 @@
-//! Namespaces: what they begin with, who may not delete them, and how they go with all they hold.
+//! Namespaces: their defaults, their protection from deletion, and the deletion of their content.
 //!
-//! A deletion marks the namespace and its content and removes what nothing holds back; whenever
-//! something of the rest goes, the settler looks again. Both happen within one transaction, so a
-//! namespace of plain objects is gone with the answer to its deletion.
+//! A deletion marks the namespace and its content, and removes objects without finalizers. The settler continues
+//! whenever one of the remaining objects is removed. Both happen within one transaction, so a namespace without
+//! finalizers in it is gone when its deletion is answered.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use kube_lang::object::{Gvk, Object};
 use kube_schema::field::FieldError;
 use kube_schema::names::{self, NO_DOMAIN, has_domain};
 
-/// The label by which selectors find a namespace by name.
+/// The label with the namespace's name, for selectors.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 const FINALIZER: &str = "kubernetes";
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -27,15 +27,15 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("", "namespaces", ""
 /// The rules of the kind.
 pub(super) struct Namespaces;
 
-/// Empties namespaces that are being deleted, then lets them go.
+/// Empties namespaces in deletion, then removes them.
 pub(crate) struct Lifecycle;
 
-/// Where a namespace is kept.
+/// The table of namespaces.
 pub(crate) fn key(cluster: &str, name: &str) -> Key {
     TABLE.key(cluster, "", name)
 }
 
-/// Makes a namespace unless it is there; for those that nobody asks for.
+/// Creates a namespace unless it exists. For namespaces that no request creates.
 pub(crate) fn ensure(tx: &mut Tx<'_>, cluster: &str, name: &str) -> Result<(), Status> {
     let key = key(cluster, name);
     if tx.get(&key).is_some() {
@@ -51,8 +51,8 @@ pub(crate) fn ensure(tx: &mut Tx<'_>, cluster: &str, name: &str) -> Result<(), S
     tx.put(&key, namespace)
 }
 
-/// Refuses to create an object in a namespace that is missing or going. To be asked about every
-/// create of an object that has a namespace.
+/// Refuses to create an object in a namespace that is missing or in deletion. Called for every create of an object with
+/// a namespace.
 pub(crate) fn check_open(
     read: &dyn Read,
     cluster: &str,
@@ -78,7 +78,7 @@ pub(crate) fn check_open(
     Ok(())
 }
 
-/// Writes times of conditions as they are served.
+/// Writes times of conditions as the server shows them.
 fn settle_times(namespace: &mut Object) -> Result<(), Status> {
     let status = namespace.root_mut().get_mut("status");
     let conditions = status.and_then(|status| status.get_mut("conditions"));
@@ -159,7 +159,7 @@ impl Strategy for Namespaces {
         }
         let mut going = object.clone();
         mark(tx, &mut going);
-        // How long it takes is up to its content.
+        // The time that a deletion takes depends on the content, so there is no grace period.
         going.metadata_mut().remove("deletionGracePeriodSeconds");
         tx.put(&key(admission.cluster, name), going)
     }
@@ -184,7 +184,7 @@ fn check_finalizers(namespace: &Object, field: impl Fn(usize) -> String) -> Vec<
         .collect()
 }
 
-/// The phase says whether the namespace is being deleted, and nothing else.
+/// The phase depends only on whether the namespace is in deletion.
 fn check_phase(namespace: &Object) -> Option<FieldError> {
     let (only, when) = if namespace.in_deletion() {
         ("Terminating", "not empty")
@@ -206,7 +206,7 @@ impl Settler for Lifecycle {
             if changed.table == *TABLE {
                 touched.insert(changed.clone());
                 if tx.get(changed).is_none() {
-                    // Removed outright: what it held must not wait for a namesake.
+                    // The namespace is gone, so its content must not wait for another one of this name.
                     empty(tx, changed)?;
                 }
             } else if !changed.namespace().is_empty() {
@@ -223,7 +223,7 @@ impl Settler for Lifecycle {
     }
 }
 
-/// Brings a namespace that is being deleted as far as it goes.
+/// Continues the deletion of a namespace.
 fn progress(tx: &mut Tx<'_>, key: &Key, mut namespace: Object) -> Result<(), Status> {
     let left = empty(tx, key)?;
     if left.objects == 0 {
@@ -244,7 +244,7 @@ fn progress(tx: &mut Tx<'_>, key: &Key, mut namespace: Object) -> Result<(), Sta
         "status".into(),
         json!({"phase": "Terminating", "conditions": conditions}),
     );
-    // A write wakes the settlers again, so what is as it was is not written.
+    // A write calls the settlers again, so an unchanged namespace is not written.
     if tx
         .get(key)
         .is_none_or(|stored| *stored.cached() != namespace)
@@ -254,7 +254,7 @@ fn progress(tx: &mut Tx<'_>, key: &Key, mut namespace: Object) -> Result<(), Sta
     Ok(())
 }
 
-/// What a namespace still holds.
+/// The remaining content of a namespace.
 #[derive(Default)]
 struct Remaining {
     objects: usize,
@@ -263,7 +263,7 @@ struct Remaining {
     finalizers: BTreeSet<String>,
 }
 
-/// Removes or marks everything that is in a namespace.
+/// Removes all objects of a namespace that have no finalizers, and marks the others as in deletion.
 fn empty(tx: &mut Tx<'_>, namespace: &Key) -> Result<Remaining, Status> {
     let mut left = Remaining::default();
     for table in Read::tables(tx) {
@@ -286,7 +286,7 @@ fn empty(tx: &mut Tx<'_>, namespace: &Key) -> Result<Remaining, Status> {
         }
         if held > 0 {
             let name = crate::status::qualified(&table.group, &table.resource);
-            // The core group shows its dot, as the server's own message does.
+            // The core group leaves a dot at the end, as in the server's message.
             let dot = if table.group.is_empty() { "." } else { "" };
             left.content
                 .push(format!("{name}{dot} has {held} resource instances"));
@@ -334,7 +334,7 @@ impl Remaining {
     }
 }
 
-/// When a condition took the status that it still has.
+/// The time of a condition's last transition.
 fn since<'o>(namespace: &'o Object, kind: &str, status: &str) -> Option<&'o str> {
     let conditions = namespace.as_value().pointer("/status/conditions")?;
     conditions
@@ -345,7 +345,7 @@ fn since<'o>(namespace: &'o Object, kind: &str, status: &str) -> Option<&'o str>
         .as_str()
 }
 
-/// Puts an object into deletion.
+/// Marks an object as in deletion.
 pub(crate) fn mark(tx: &Tx<'_>, object: &mut Object) {
     let now = timestamp(tx);
     let metadata = object.metadata_mut();
@@ -356,14 +356,14 @@ pub(crate) fn mark(tx: &Tx<'_>, object: &mut Object) {
     }
 }
 
-/// The time of a write, as metadata has it.
+/// The time of a write, in the format of metadata.
 pub(crate) fn timestamp(tx: &Tx<'_>) -> String {
     in_metadata(tx.now())
 }
 
-/// A time, as metadata has it.
+/// A time in the format of metadata.
 pub(crate) fn in_metadata(now: jiff::Timestamp) -> String {
-    // Twice a write: the printer of whole seconds is several times as fast as a format.
+    // This runs twice for each write, and printing whole seconds is several times as fast as formatting.
     let whole = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
     whole.to_string()
 }

@@ -1,4 +1,4 @@
-//! Quotas: amounts of resources. None is enforced here.
+//! Quotas: amounts of resources. They are not enforced.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ impl Strategy for Quotas {
         false
     }
 
-    /// Amounts are texts, even where numbers were sent.
+    /// Amounts are strings, even if numbers were sent.
     fn prepare(
         &self,
         _read: &dyn Read,

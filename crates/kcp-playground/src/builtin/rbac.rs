@@ -1,4 +1,4 @@
-//! Roles and bindings: stored faithfully, enforced nowhere.
+//! Roles and role bindings: stored, but not enforced.
 
 use serde_json::{Value, json};
 
@@ -150,7 +150,7 @@ impl Strategy for RoleBindings {
         if let Some(old) = admission.old.and_then(|old| old.root().get("roleRef"))
             && old != reference
         {
-            // Shown as the server has it in memory.
+            // Shown as the server holds it in memory.
             let shown = json!({
                 "APIGroup": text(reference, "apiGroup"),
                 "Kind": kind,
@@ -183,7 +183,7 @@ fn check_subject(subject: &Value, path: &Path<'_>, namespaced: bool) -> Vec<Fiel
                     [""],
                 ));
             }
-            // A binding in a namespace may leave it out, for an account beside it.
+            // In a namespaced binding, an account may omit its namespace.
             if !namespaced && text(subject, "namespace").is_empty() {
                 errors.push(FieldError::required(path.field("namespace"), ""));
             }

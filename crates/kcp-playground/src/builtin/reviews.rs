@@ -1,5 +1,4 @@
-//! Reviews: questions about rights and identities, answered and never stored. Nothing is forbidden
-//! here, so every access is allowed.
+//! Reviews: questions about permissions and identities, answered and never stored. Every access is allowed.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::store::Read;
 use kube_lang::object::Object;
 use kube_schema::field::FieldError;
 
-/// Who a bearer token stands for.
+/// The user of a bearer token.
 pub(crate) type Identify = Arc<dyn Fn(&str) -> Option<User> + Send + Sync>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -107,7 +106,7 @@ impl Strategy for Reviews {
             answer.root_mut().insert("spec".into(), json!({}));
         }
         answer.root_mut().insert("status".into(), status);
-        // Reviews are answered, not kept: they have no identity, and one of them its time.
+        // Reviews are not stored, so they have no identity; one of them has a creation time.
         let metadata = answer.metadata_mut();
         metadata.remove("uid");
         if self.question == Question::SelfSubject {
@@ -153,7 +152,7 @@ fn info(user: &User) -> Value {
     info
 }
 
-/// A text within a part of a spec.
+/// A string in a part of a spec.
 fn spec_of<'s>(spec: &'s Value, part: &str, field: &str) -> &'s str {
     let found = spec.get(part).and_then(|part| part.get(field));
     found.and_then(Value::as_str).unwrap_or_default()

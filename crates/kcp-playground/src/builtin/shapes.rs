@@ -1,5 +1,5 @@
-//! Built-in kinds as a server with typed kinds decodes them: fields that their types do not have are
-//! dropped, and values of other types are no objects of the kind at all.
+//! Decodes built-in kinds as a server with typed kinds does: unknown fields are dropped, and an object with values of
+//! other types is not accepted.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -16,12 +16,12 @@ use kube_lang::object::Object;
 use kube_schema::field::{FieldError, Path};
 use kube_schema::schema::Schema;
 
-/// What a kind is decoded to. Made with the table, worked out when the first object is written.
+/// The decoder of a kind. Created with the table, and computed when the first object is written.
 pub(super) struct Shape {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
-    /// Its type, where there is one.
+    /// The type, if the kind has one.
     members: OnceLock<Option<members::MemberType>>,
     schema: OnceLock<Schema>,
 }
@@ -47,7 +47,7 @@ impl Shape {
             .get_or_init(|| self.name().and_then(members::named))
     }
 
-    /// The types of its fields.
+    /// The types of the kind's fields.
     fn schema(&self) -> &Schema {
         self.schema.get_or_init(|| {
             let document = self.name().and_then(typed::structural);
@@ -59,13 +59,13 @@ impl Shape {
     }
 }
 
-/// Drops fields and nulls; types are [`DecodedKind`]'s, so that a wrong one is a bad request and not an
+/// Drops unknown fields and nulls. [`DecodedKind`] checks the types, so that a wrong type is a bad request and not an
 /// invalid object.
 pub(super) struct Dropping(pub(super) Arc<Shape>);
 
 impl ObjectSchema for Dropping {
     fn stamp(&self) -> u64 {
-        // The types of a kind are what they are.
+        // The types of a built-in kind do not change.
         custom::hash(("built-in", self.0.group, self.0.version, self.0.kind))
     }
 
@@ -76,7 +76,7 @@ impl ObjectSchema for Dropping {
     }
 
     fn default(&self, object: &mut Value) {
-        // Types know no defaults but this one.
+        // Types have no other default than this one.
         if has_null(object) {
             self.0.schema().default(object);
         }
@@ -96,7 +96,7 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
-/// The types of what all objects have.
+/// The types of the fields that all objects have.
 static METADATA: LazyLock<Schema> = LazyLock::new(|| {
     let document = typed::structural(typed::METADATA);
     let compiled = document.map(|document| Schema::compile(&document, &Path::Root));
@@ -105,9 +105,9 @@ static METADATA: LazyLock<Schema> = LazyLock::new(|| {
         .expect("a test compiles it")
 });
 
-/// What is of another type than it should be.
+/// The values that have another type than their field.
 fn misfit(schema: &Schema, value: &Value) -> Option<FieldError> {
-    // Where a null stands, Go takes nothing to be.
+    // Go treats null as a missing value.
     let mut decoded = Cow::Borrowed(value);
     if has_null(&decoded) {
         schema.default(decoded.to_mut());
@@ -115,7 +115,7 @@ fn misfit(schema: &Schema, value: &Value) -> Option<FieldError> {
     schema.validate(&decoded, None).into_iter().next()
 }
 
-/// A kind whose objects have to decode before anything else is asked about them.
+/// A kind whose objects have to decode before any other check.
 pub(super) struct DecodedKind {
     pub(super) shape: Arc<Shape>,
     pub(super) rules: Option<Arc<dyn Strategy>>,

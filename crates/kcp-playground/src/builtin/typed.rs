@@ -1,10 +1,10 @@
-//! The published types as schemas, to find values of other types by.
+//! The published types as schemas, to find values of other types.
 
 use serde_json::{Map, Value, json};
 
 use crate::openapi::builtin::{referred, types};
 
-/// A schema within a schema; its type ends where checking by types does.
+/// A schema within a schema; it ends at types that are not checked.
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
@@ -12,8 +12,8 @@ const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 /// The metadata of all objects.
 pub(super) const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// A type as a structural schema that knows nothing but the types of values, without the members that
-/// every object has, and without who manages them, which is written anew with every object.
+/// A type as a structural schema that only knows the types of values. It leaves out the members that every object has,
+/// and managedFields, which every write replaces.
 pub(super) fn structural(name: &str) -> Option<Value> {
     let definition = types().get(name)?;
     let mut schema = plain(&definition, &mut vec![name.to_owned()]);
@@ -28,7 +28,7 @@ pub(super) fn structural(name: &str) -> Option<Value> {
     Some(schema)
 }
 
-/// Times of events are shown as null where they are unset.
+/// Unset times of events are shown as null.
 fn show_unset(properties: &mut Map<String, Value>) {
     for (name, schema) in properties {
         if name.ends_with("Time") || name.ends_with("Timestamp") {
@@ -40,7 +40,7 @@ fn show_unset(properties: &mut Map<String, Value>) {
 fn plain(schema: &Value, within: &mut Vec<String>) -> Value {
     let anything = || json!({"x-kubernetes-preserve-unknown-fields": true});
     if let Some(name) = referred(schema) {
-        // Amounts are texts or numbers; their kind knows which.
+        // Quantities are strings or numbers; the rules of their kind check them.
         if name == QUANTITY || name == SCHEMA || within.iter().any(|known| known == name) {
             return anything();
         }

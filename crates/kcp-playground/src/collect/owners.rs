@@ -1,4 +1,4 @@
-//! Owner references: what they say, and what is true of the owners that they name.
+//! Owner references, and the state of the owners that they name.
 
 use serde_json::Value;
 
@@ -6,18 +6,18 @@ use crate::catalog::{Catalog, Resource};
 use crate::store::{FOREGROUND, Key, Tx};
 use kube_lang::object::Object;
 
-/// What is true of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// There, and not waiting for its dependents to go.
+    /// It exists, and does not wait for the deletion of its dependents.
     Solid,
-    /// There, in deletion, and waiting for its dependents to go first.
+    /// It is in deletion, and waits for the deletion of its dependents.
     Waiting,
-    /// Gone, never there, or another one of that name by now.
+    /// It is gone, never existed, or is another object of that name.
     Absent,
 }
 
-/// The owners of an object by uid.
+/// The owners of an object, by uid.
 #[derive(Debug)]
 pub(super) struct Owners(Vec<(String, Owner)>);
 
@@ -33,8 +33,8 @@ fn text<'r>(reference: &'r Value, field: &str) -> &'r str {
 }
 
 impl Owners {
-    /// What is true of each owner; `None` where one is of a kind that is not served, or cannot own
-    /// this object at all: then nothing is known, and nothing may be done.
+    /// The state of each owner. `None` if one is of a kind that is not served or cannot own this object: then no
+    /// decision is possible.
     pub(super) fn of(tx: &Tx<'_>, catalog: &Catalog, key: &Key, object: &Object) -> Option<Self> {
         let all = references(object).map(|reference| {
             let uid = text(reference, "uid").to_owned();
@@ -48,7 +48,7 @@ impl Owners {
         self.0.iter().any(|(_, is)| *is == state)
     }
 
-    /// The uids of those of whom something else is true.
+    /// The uids of the owners that have another state.
     pub(super) fn not(&self, state: Owner) -> impl Iterator<Item = &str> {
         let others = self.0.iter().filter(move |(_, is)| *is != state);
         others.map(|(uid, _)| &**uid)
@@ -58,10 +58,10 @@ impl Owners {
 fn state(tx: &Tx<'_>, catalog: &Catalog, key: &Key, reference: &Value) -> Option<Owner> {
     let uid = text(reference, "uid");
     let Some(resource) = kind(catalog, reference) else {
-        // It may have gone together with its kind.
+        // The owner may have been removed together with its kind.
         return tx.is_gone(key.cluster(), uid).then_some(Owner::Absent);
     };
-    // Owners are in the namespace of what they own, or in none.
+    // Owners are in the namespace of their dependents, or cluster-scoped.
     let namespace = match (resource.namespaced, &**key.namespace()) {
         (true, "") => return None,
         (true, namespace) => namespace,
@@ -77,7 +77,7 @@ fn state(tx: &Tx<'_>, catalog: &Catalog, key: &Key, reference: &Value) -> Option
     })
 }
 
-/// What serves the kind that a reference names.
+/// The resource of the kind in a reference.
 fn kind<'c>(catalog: &'c Catalog, reference: &Value) -> Option<&'c Resource> {
     let api_version = text(reference, "apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -89,14 +89,14 @@ fn kind<'c>(catalog: &'c Catalog, reference: &Value) -> Option<&'c Resource> {
         .find(|resource| *resource.kind == *kind)
 }
 
-/// Whether an object holds its owner back.
+/// Whether an object blocks the deletion of its owner.
 pub(super) fn blocks(object: &Object, owner: &str) -> bool {
     references(object).any(|reference| {
         text(reference, "uid") == owner && reference.get("blockOwnerDeletion") == Some(&true.into())
     })
 }
 
-/// Lets an object forget owners.
+/// Removes owner references from an object.
 pub(super) fn drop_references(object: &mut Object, owners: &[&str]) {
     let left: Vec<Value> = references(object)
         .filter(|reference| !owners.contains(&text(reference, "uid")))
@@ -105,7 +105,7 @@ pub(super) fn drop_references(object: &mut Object, owners: &[&str]) {
     put(object, left);
 }
 
-/// Lets an object hold no owner back.
+/// Removes `blockOwnerDeletion` from an object's owner references.
 pub(super) fn unblock(object: &mut Object) {
     let mut all: Vec<Value> = references(object).cloned().collect();
     for reference in &mut all {

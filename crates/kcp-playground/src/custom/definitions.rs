@@ -1,4 +1,4 @@
-//! The rules of `CustomResourceDefinition`s themselves.
+//! The validation of `CustomResourceDefinition`s.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use kube_schema::field::FieldError;
 
 pub(crate) struct Definitions;
 
-/// For the objects of a definition that is going: no new ones.
+/// Refuses new objects of a definition in deletion.
 pub(super) struct Closing;
 
 impl Strategy for Definitions {
@@ -42,7 +42,7 @@ impl Strategy for Definitions {
                 is_established(old),
             ));
             errors.extend(check_stored(object, old));
-            // The name was that of group and plural once; that these changed is told of them.
+            // The name matched group and plural when it was created. The error is about the changed fields only.
             errors.retain(|error| error.field != "metadata.name");
         }
         errors
@@ -87,7 +87,7 @@ impl Strategy for Closing {
     }
 }
 
-/// Versions that objects may still be stored in cannot be taken away.
+/// A version in which objects may be stored cannot be removed.
 fn check_stored(new: &Object, old: &Object) -> Vec<FieldError> {
     stored_versions(old)
         .enumerate()

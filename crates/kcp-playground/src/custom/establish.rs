@@ -1,5 +1,5 @@
-//! The life of definitions: names are accepted or not, versions are established, and at the end the
-//! objects go first.
+//! The life cycle of definitions: names are accepted or not, versions are established, and the objects are deleted
+//! before the definition.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::store::{Key, Name, Range, Settler, Table, Tx};
 use kube_lang::object::Object;
 use kube_schema::crd::Names;
 
-/// Holds a definition until its objects are gone.
+/// Keeps a definition until its objects are gone.
 pub(super) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Brings definitions in step with each other and with their objects.
+/// Reconciles definitions with each other and with their objects.
 pub(super) struct Establish;
 
 impl Settler for Establish {
@@ -61,7 +61,7 @@ pub(super) fn stored_versions(crd: &Object) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// Replaces the names that a definition asks for by those that it was given.
+/// Replaces the requested names of a definition by its accepted names.
 pub(super) fn accept_names(crd: &Object, names: &mut Names) {
     let Some(accepted) = crd.as_value().pointer("/status/acceptedNames") else {
         return;
@@ -79,8 +79,8 @@ pub(super) fn accept_names(crd: &Object, names: &mut Names) {
     names.short_names = texts(accepted, "shortNames").map(str::to_owned).collect();
 }
 
-/// Decides about the names of all definitions of a group, those that have names already first: what
-/// one was given, no other gets.
+/// Decides about the names of all definitions of a group. Definitions with accepted names come first, because an
+/// accepted name is not given to another definition.
 fn accept(tx: &mut Tx<'_>, cluster: &Name, group: &str) -> Result<(), Status> {
     let mut crds: Vec<(Key, Object)> = tx
         .list(&Range::in_cluster(&TABLE, cluster))
@@ -106,7 +106,7 @@ fn accept(tx: &mut Tx<'_>, cluster: &Name, group: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// Names that other definitions of the group were given.
+/// The accepted names of other definitions of the group.
 #[derive(Default)]
 struct Taken {
     resources: BTreeSet<String>,
@@ -125,16 +125,16 @@ impl Taken {
             .extend(texts(names, "shortNames").map(str::to_owned));
         self.kinds.extend(text("kind"));
         self.kinds.extend(text("listKind"));
-        // The server sends empty names where none were given yet.
+        // The server sends empty names if none were accepted yet.
         self.resources.remove("");
         self.kinds.remove("");
     }
 }
 
-/// Why a name was not given: reason and message.
+/// The reason and the message of a name that was not accepted.
 type NameConflict = (&'static str, String);
 
-/// Brings the status of a definition up to what it asks for.
+/// Updates the status of a definition.
 fn establish(crd: &mut Object, taken: &Taken, now: &str) {
     let (accepted, conflict) = choose_names(crd, taken);
     set(crd, "acceptedNames", Value::Object(accepted));
@@ -169,7 +169,7 @@ fn establish(crd: &mut Object, taken: &Taken, now: &str) {
     }
 }
 
-/// What a definition gets of the names that it asks for. Where one is taken, it keeps what it had.
+/// The accepted names of a definition. If one is taken, it keeps its earlier names.
 fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<NameConflict>) {
     let empty = json!({});
     let value = crd.as_value();
@@ -182,7 +182,7 @@ fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<Name
         .map(|name| format!("{name:?} is already in use"))
         .collect();
     let short_names = if clashing.is_empty() { asked } else { had };
-    // Of several conflicts the last one is told.
+    // Of several conflicts, the last one is reported.
     if !clashing.is_empty() {
         conflict = Some(("ShortNamesConflict", clashing.join(", ")));
     }
@@ -211,7 +211,7 @@ fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<Name
     (names, conflict)
 }
 
-/// Begins the end of a definition, which waits for that of its objects.
+/// Begins the deletion of a definition, which waits for that of its objects.
 pub(crate) fn mark_definition(tx: &Tx<'_>, crd: &mut Object) {
     let now = timestamp(tx);
     let mut finalizers: Vec<Value> = crd.finalizers().map(Value::from).collect();
@@ -230,7 +230,7 @@ pub(crate) fn mark_definition(tx: &Tx<'_>, crd: &mut Object) {
     );
 }
 
-/// Removes the objects of a definition that is being deleted, then lets it go.
+/// Deletes the objects of a definition in deletion, then removes the definition.
 fn clean_up(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
     let Some(stored) = tx.get(key) else {
         return Ok(());
@@ -274,7 +274,7 @@ fn clean_up(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
     Ok(())
 }
 
-/// Removes what nothing holds back and marks the rest; says whether nothing is left.
+/// Removes objects without finalizers and marks the others as in deletion. Returns whether none is left.
 fn empty(tx: &mut Tx<'_>, cluster: &Name, crd: &Object) -> Result<bool, Status> {
     let text = |path: &str| {
         let found = crd.as_value().pointer(path).and_then(Value::as_str);
@@ -302,7 +302,7 @@ fn condition<'o>(crd: &'o Object, kind: &str) -> Option<&'o Value> {
     conditions.as_array()?.iter().find(|c| c["type"] == kind)
 }
 
-/// Sets a condition; the time of its transition changes with its status only.
+/// Sets a condition; its transition time changes with its status only.
 fn set_condition(
     crd: &mut Object,
     now: &str,

@@ -1,4 +1,4 @@
-//! A structural schema as the API layer uses it, with `metadata` held to its known fields.
+//! A structural schema as the API layer uses it. `metadata` is limited to its known fields.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ const OWNER: [&str; 6] = [
     "uid",
 ];
 
-/// A schema and what tells it from others.
+/// A schema with its stamp.
 #[derive(Clone, Debug)]
 pub(crate) struct FittedSchema {
     schema: Schema,
@@ -104,7 +104,7 @@ impl ObjectSchema for FittedSchema {
     }
 }
 
-/// Drops what metadata does not have, wherever it is typed.
+/// Removes unknown fields of metadata wherever metadata is typed.
 fn keep_metadata(metadata: &mut Map<String, Value>, path: &str, pruned: &mut Vec<String>) {
     keep_known(metadata, &METADATA, path, pruned);
     for (list, known) in [

@@ -1,12 +1,12 @@
-//! Which version of an API clients are pointed to first.
+//! The order of API versions by preference.
 
 use std::cmp::{Ordering, Reverse};
 
-/// Stability, then numbers; the greatest is preferred.
+/// The sort key: stability, then numbers. The greatest is preferred.
 type Rank = (u8, u64, u64);
 
-/// Preferred first: stable before beta before alpha, higher numbers before lower ones, and what does
-/// not look like a version of Kubernetes last, by the alphabet.
+/// Preferred first: stable before beta before alpha, then higher numbers. Versions that do not have the form of
+/// Kubernetes versions come last, in alphabetical order.
 pub(crate) fn prefer(left: &str, right: &str) -> Ordering {
     match (rank(left), rank(right)) {
         (Some(left), Some(right)) => Reverse(left).cmp(&Reverse(right)),
@@ -31,7 +31,7 @@ fn rank(version: &str) -> Option<Rank> {
     rest.is_empty().then_some((stability, major, minor))
 }
 
-/// A number, and what follows it.
+/// A number, and the text after it.
 fn number(text: &str) -> Option<(u64, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())

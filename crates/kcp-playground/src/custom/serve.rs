@@ -12,12 +12,12 @@ use kube_lang::object::Object;
 use kube_schema::crd::{Conversion, Definition};
 use kube_schema::names::Scope;
 
-/// Where a definition comes from.
+/// The origin of a definition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'a> {
-    /// Of the export, for one that is bound; otherwise empty.
+    /// The identity of the export, for a bound definition; otherwise empty.
     pub identity: &'a str,
-    /// Watches end when another takes its place.
+    /// Watches end when another one replaces it.
     pub uid: &'a str,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource
     resources
 }
 
-/// Stands for a conversion webhook: other versions than the stored one are refused, not guessed.
+/// Replaces a conversion webhook: versions other than the stored one are refused, not guessed.
 struct Uncalled;
 
 impl Uncalled {

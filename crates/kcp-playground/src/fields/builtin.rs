@@ -1,5 +1,5 @@
-//! The table of built-in kinds: their fields, how lists and maps of them are owned, and how strategic
-//! merge patches treat their lists. Two facts: a list can be a map to one and be replaced by the other.
+//! The table of built-in kinds: their fields, the ownership of lists and maps, and the merging of lists by strategic
+//! merge patches. The last two are independent: a list may be a map for its ownership and still be replaced by a patch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::types::{Atom, List, Map, Relation, ScalarType, StructField, Type};
 
-/// How a strategic merge patch treats a list that it does not replace.
+/// How a strategic merge patch merges a list that it does not replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patch {
     /// As a set of scalars.
@@ -22,30 +22,30 @@ pub(crate) enum Patch {
 pub(crate) struct Struct {
     atom: Atom,
     patches: BTreeMap<&'static str, Patch>,
-    /// Fields that are always written, as they are when they are empty.
+    /// Fields that are always written, even if they are empty.
     zero: BTreeMap<&'static str, &'static str>,
     nothing: OnceLock<Value>,
 }
 
-/// All types, in the order of their names.
+/// All types, sorted by name.
 struct TypeTable {
     names: Vec<&'static str>,
     types: Vec<Struct>,
 }
 
-/// A type of the table: its place there.
+/// A type of the table: its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypeId(usize);
 
 static TABLE: LazyLock<TypeTable> = LazyLock::new(|| TypeTable::parse(include_str!("builtin.txt")));
 
-/// The type of a built-in kind; none if it is not in the table.
+/// The type of a built-in kind; `None` if it is not in the table.
 pub(crate) fn kind(group: &str, kind: &str) -> Option<Type> {
     let found = named(&format!("{group}/{kind}")).or_else(|| named(kind));
     found.map(Type::Known)
 }
 
-/// A type by the name that it has in the table, such as `ObjectMeta`.
+/// A type by its name in the table, such as `ObjectMeta`.
 pub(crate) fn named(name: &str) -> Option<TypeId> {
     TABLE.names.binary_search(&name).ok().map(TypeId)
 }
@@ -61,17 +61,17 @@ impl Struct {
         &self.atom
     }
 
-    /// How a strategic merge patch treats a list of this type, unless it replaces it.
+    /// How a strategic merge patch merges a list of this type; `None` if it replaces the list.
     pub(crate) fn patch(&self, field: &str) -> Option<Patch> {
         self.patches.get(field).copied()
     }
 
-    /// The type of a field, or of the items of the list that it is, if that is one of the table.
+    /// The type of a field, or of its items if it is a list, if the table has that type.
     pub(crate) fn below(&'static self, field: &str) -> Option<&'static Self> {
         structure_below(self.atom.map.as_ref()?.member(field)?)
     }
 
-    /// Drops lists and maps that are empty, as Go leaves them out when it writes.
+    /// Removes empty lists and maps, as Go omits them in JSON.
     pub(crate) fn drop_empty(&'static self, value: &mut Value) {
         let (Value::Object(members), Some(map)) = (value, &self.atom.map) else {
             return;
@@ -87,7 +87,7 @@ impl Struct {
                 Value::Object(map) => map.is_empty() && plain_map,
                 _ => false,
             };
-            // Without entries at all it means something else than with none.
+            // An empty `managedFields` differs from a missing one.
             let means_something = name == "managedFields";
             if empty && !means_something && !self.zero.contains_key(name.as_str()) {
                 return false;
@@ -102,7 +102,7 @@ impl Struct {
         });
     }
 
-    /// An object in which nothing was set.
+    /// An object without any field set.
     pub(crate) fn zero(&self) -> &Value {
         self.nothing.get_or_init(|| self.unset())
     }
@@ -121,7 +121,7 @@ impl Struct {
     }
 }
 
-/// What a field, or the items of the list that it is, are in the table.
+/// The structure of a field, or of its items if it is a list, in the table.
 fn structure_below(field: &Type) -> Option<&'static Struct> {
     match field {
         Type::Known(known) => Some(known.structure()),
@@ -256,7 +256,7 @@ fn type_of(text: &str, names: &[&str]) -> Type {
 mod tests {
     use super::*;
 
-    /// How the items of a list are told apart, in the words of the `x-kubernetes-list-type` extension.
+    /// The identity of list items, with the names of `x-kubernetes-list-type`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum ListType {
         Atomic,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     impl Struct {
-        /// The type of the list that a field is; none if it is no list.
+        /// The list type of a field; `None` if it is not a list.
         fn list_type(&'static self, field: &str) -> Option<ListType> {
             let list = self.field(field)?.list.as_ref()?;
             Some(match &list.relation {
@@ -275,12 +275,12 @@ mod tests {
             })
         }
 
-        /// Whether values of this type are one piece (`x-kubernetes-map-type: atomic`).
+        /// Whether values of this type are atomic (`x-kubernetes-map-type: atomic`).
         fn is_atomic(&self) -> bool {
             self.atom.map.as_ref().is_some_and(|map| map.atomic)
         }
 
-        /// The names of its fields, in order.
+        /// The names of its fields, sorted.
         fn fields(&self) -> impl Iterator<Item = &str> {
             let map = self.atom.map.as_ref();
             map.into_iter()

@@ -1,4 +1,4 @@
-//! Whether a value is of a type, and what an item of a list is known by.
+//! Type checks of values, and the keys of list items.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,14 +9,14 @@ use super::element::{Element, Scalar};
 use super::golang;
 use super::types::{List, Map, Relation, ScalarType, Type, TypeShape};
 
-/// Whether a list may have an item twice.
+/// Whether a list may contain an item twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duplicates {
     Allowed,
     Refused,
 }
 
-/// Why a value is not of a type: one line for each place.
+/// The type errors of a value, one line for each place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypeError(Vec<(String, String)>);
 
@@ -25,7 +25,7 @@ impl TypeError {
         Self(vec![(String::new(), message.into())])
     }
 
-    /// The same, one step further up.
+    /// The same errors, one path element further up.
     pub(super) fn below(mut self, step: &impl fmt::Display) -> Self {
         let step = step.to_string();
         for (path, _) in &mut self.0 {
@@ -121,7 +121,7 @@ fn items(value: &Value, list: &List, duplicates: Duplicates) -> Result<(), TypeE
     errors.or_none()
 }
 
-/// Whether a value is such a scalar; null always is.
+/// Whether a value is a scalar of this type; null always is.
 pub(super) fn scalar(value: &Value, expected: ScalarType) -> Result<(), TypeError> {
     let (fits, name) = match expected {
         ScalarType::Numeric => (value.is_number(), "numeric (int or float)"),
@@ -151,7 +151,7 @@ fn unexpected(what: &str, found: &Value) -> TypeError {
     ))
 }
 
-/// What an item is known by in a list that is not one piece.
+/// The key of an item in a list that is not atomic.
 pub(super) fn element(list: &List, item: &Value) -> Result<Element, String> {
     match (&list.relation, item) {
         (Relation::Atomic, _) => Err("invalid indexing of non-associative list".to_owned()),

@@ -1,4 +1,4 @@
-//! What was added, removed and modified between two values of a type.
+//! The paths that were added, removed and modified between two values of a type.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::element::Element;
 use super::set::{Branch, Set};
 use super::types::{List, Map, Relation, Type, TypeShape};
 
-/// The difference of two values. No path is in two of the sets.
+/// The difference of two values. A path is in at most one of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) added: Set,
@@ -24,23 +24,23 @@ enum FieldChange {
     Modified,
 }
 
-/// What became of one value.
+/// The change of one value.
 #[derive(Default)]
 struct Found {
-    /// Of the value itself.
+    /// The value itself changed.
     change: Option<FieldChange>,
     below: Comparison,
-    /// It is one piece.
+    /// The value is atomic.
     leaf: bool,
 }
 
-/// Compares two values; they must be of the type.
+/// Compares two values, which must be of the type.
 pub(super) fn compare(old: &Value, new: &Value, kind: &Type) -> Result<Comparison, TypeError> {
     Ok(walk(Some(old), Some(new), kind)?.below)
 }
 
 impl Comparison {
-    /// Without some paths and what is below of them.
+    /// Removes some paths, and everything below them.
     #[must_use]
     pub(super) fn without(mut self, paths: &Set) -> Self {
         for set in [&mut self.added, &mut self.removed, &mut self.modified] {
@@ -82,7 +82,7 @@ fn walk(old: Option<&Value>, new: Option<&Value>, kind: &Type) -> Result<Found, 
     } else if old.is_none() || before == after {
         shaped(old, new, atom.pick(after))?
     } else {
-        // It has become something else: what it had goes, what it has comes.
+        // The kind of value changed: all old fields are removed, all new ones added.
         let gone = shaped(old, new, atom.pick(before))?;
         let mut came = shaped(old, new, atom.pick(after))?;
         came.change = came.change.or(gone.change);
@@ -171,7 +171,7 @@ fn maps(
 ) -> Result<Comparison, TypeError> {
     let mut result = Comparison::default();
     let mut visit = |name: &str, old: Option<&Value>, new: Option<&Value>| {
-        // Most of what is compared is as it was.
+        // Most values are unchanged.
         if old == new {
             return Ok(());
         }
@@ -220,7 +220,7 @@ fn lists(was: &[Value], is: &[Value], list: &List) -> Result<Comparison, TypeErr
             (old, new) if old.len() <= 1 && new.len() <= 1 => {
                 one(old.first().copied(), new.first().copied())?;
             }
-            // What occurs several times is one piece.
+            // Items with the same key count as one value.
             ([_, _, ..], [_, _, ..]) => {
                 if old != new {
                     result.mark(element, FieldChange::Modified);

@@ -1,22 +1,22 @@
-//! Steps of paths: a field, an item of a list by its keys or by its value.
+//! Elements of paths: a field, or a list item by its keys or by its value.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Value};
 
-/// One step into a document. In the order in which sets list them.
+/// One path element, in the order of sets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Element {
     Field(Box<str>),
-    /// The item of a list whose keys have these values, sorted by key.
+    /// The list item whose keys have these values, sorted by key.
     Key(Vec<(Box<str>, Scalar)>),
-    /// The item of a list that is this value.
+    /// The list item with this value.
     Value(Scalar),
     Index(i64),
 }
 
-/// A value as part of a path.
+/// A value within a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Scalar(pub Value);
 
@@ -25,7 +25,7 @@ pub(crate) struct Scalar(pub Value);
 pub(crate) struct ElementPath(pub Vec<Element>);
 
 impl Element {
-    /// About how much memory it takes.
+    /// Its approximate size in memory.
     pub(super) fn size(&self) -> usize {
         let value = |scalar: &Scalar| scalar.0.as_str().map_or(8, str::len);
         let names = match self {
@@ -45,7 +45,7 @@ impl Element {
         Self::Value(Scalar(value.clone()))
     }
 
-    /// As a key of a set in JSON: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
+    /// The key in the JSON form of a set: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
     pub(crate) fn to_key(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -64,7 +64,7 @@ impl Element {
         }
     }
 
-    /// Reads a key of a set. `None` stands for a kind of step that is not known, which is passed over.
+    /// Parses a key of a set. `None` for an unknown kind of element, which is skipped.
     pub(crate) fn parse(key: &str) -> Result<Option<Self>, String> {
         let bytes = key.as_bytes();
         if bytes.len() < 2 {
@@ -103,7 +103,7 @@ fn json(text: &str) -> Result<Value, String> {
         .map_err(|error| error.to_string())
 }
 
-/// JSON text with what HTML would trip over escaped, as Go's encoder writes it.
+/// JSON with the escapes of Go's encoder for characters that are special in HTML.
 fn safe(value: &Value) -> String {
     let text = value.to_string();
     if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
@@ -122,7 +122,7 @@ fn safe(value: &Value) -> String {
 }
 
 impl Scalar {
-    /// Numbers, texts, flags, lists, maps, null: values of different kinds are in this order.
+    /// Compares values. Different kinds are in this order: numbers, strings, booleans, lists, maps, null.
     fn rank(&self) -> u8 {
         match &self.0 {
             Value::Number(_) => 0,
@@ -169,7 +169,7 @@ impl PartialEq for Scalar {
 
 impl Eq for Scalar {}
 
-/// For people: `.spec.ports[port=80,protocol="TCP"].name`.
+/// For messages: `.spec.ports[port=80,protocol="TCP"].name`.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The set of the fields that a value has.
+//! The set of fields of a value.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::element::Element;
 use super::set::{Branch, Set};
 use super::types::{List, Map, Relation, Type, TypeShape};
 
-/// What of a value can have an owner.
+/// The parts of a value that a manager can own.
 struct Extracted {
-    /// The value itself is one piece.
+    /// The value is owned as a whole.
     leaf: bool,
     below: Set,
 }
 
-/// The fields of a value: its pieces, the items of its lists, and members that no type declares.
+/// The fields of a value: its leaves, the items of its lists, and undeclared members.
 pub(super) fn fields(value: &Value, kind: &Type) -> Result<Set, TypeError> {
     Ok(walk(value, kind)?.below)
 }
@@ -69,7 +69,7 @@ fn items(value: &Value, list: &List) -> Result<Set, TypeError> {
                 let found = walk(item, &list.items).map_err(|error| error.below(&element))?;
                 found.below
             }
-            // What occurs several times is one piece.
+            // Items with the same key are owned as a whole.
             _ => Set::default(),
         };
         let member = true;

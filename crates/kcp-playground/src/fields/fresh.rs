@@ -1,5 +1,5 @@
-//! What the writer of a new object owns: the short way for objects of which nobody has owned anything.
-//! It gives what comparing with nothing gives, without the sets in between.
+//! The fields that the writer of a new object owns. This is faster than comparing with an empty object, and has the
+//! same result.
 
 use serde_json::{Map as Object, Value};
 
@@ -8,27 +8,27 @@ use super::element::Element;
 use super::set::{Branch, Set};
 use super::types::{Relation, Type, TypeShape};
 
-/// What of an object nobody comes to own.
+/// The fields of an object that no manager owns.
 #[derive(Clone, Copy)]
 pub(super) struct Unowned<'a> {
-    /// These paths, but what is below of them is owned.
+    /// These paths, without the fields below them.
     pub(super) alone: Option<&'a Set>,
-    /// These paths and all below of them.
+    /// These paths and all fields below them.
     pub(super) whole: Option<&'a Set>,
 }
 
-/// How much of a value is the writer's.
+/// The part of a value that the writer owns.
 enum OwnShare {
     Nothing,
     Itself,
-    /// And it too, where `itself` is said.
+    /// The fields below it, and the value itself if `itself` is set.
     Below {
         itself: bool,
         fields: Object<String, Value>,
     },
 }
 
-/// The owned fields as they stand in an entry; empty if there are none.
+/// The owned fields in the form of an entry; empty if there are none.
 pub(super) fn fields(
     object: &Value,
     kind: &Type,
@@ -41,7 +41,7 @@ pub(super) fn fields(
 }
 
 impl<'a> Unowned<'a> {
-    /// What is left of a member; `None` if all of it is.
+    /// The rest of a member; `None` if all of it is excluded.
     fn below(self, element: &Element) -> Option<(bool, Self)> {
         self.of(|set| set.get(element))
     }
@@ -99,7 +99,7 @@ fn walk(value: &Value, kind: &Type, left: Unowned<'_>) -> Result<OwnShare, TypeE
             for (element, items) in &seen {
                 let found = match items.as_slice() {
                     [item] => one(left.below(element), item, &list.items)?,
-                    // What occurs several times is one piece.
+                    // Items with the same key are owned as a whole.
                     _ => one(left.below(element), &Value::Null, &Type::Untyped)?,
                 };
                 put(&mut fields, element.to_key(), found);
@@ -113,14 +113,14 @@ fn walk(value: &Value, kind: &Type, left: Unowned<'_>) -> Result<OwnShare, TypeE
     })
 }
 
-/// What is owned of a member.
+/// The owned part of a member.
 fn one(
     left: Option<(bool, Unowned<'_>)>,
     value: &Value,
     kind: &Type,
 ) -> Result<OwnShare, TypeError> {
     let Some((alone, left)) = left else {
-        // It has to be of its type all the same.
+        // Its type is checked all the same.
         let nothing = Unowned {
             alone: None,
             whole: None,

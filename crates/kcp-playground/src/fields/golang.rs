@@ -1,10 +1,10 @@
-//! Values as Go prints them, which is how the server's messages about types show what they found.
+//! Values as Go prints them. The server's messages about types show values in these forms.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// The type, as by `%T`.
+/// The type, as `%T` prints it.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -17,14 +17,14 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// For people, as by `%v`: `map[a:[1 x]]`.
+/// The value, as `%v` prints it: `map[a:[1 x]]`.
 pub(super) fn plain(value: &Value) -> String {
     let mut out = String::new();
     write_plain(value, &mut out);
     out
 }
 
-/// As the language writes it, by `%#v`: `[]interface {}{"x", 1}`.
+/// The value in Go syntax, as `%#v` prints it: `[]interface {}{"x", 1}`.
 pub(super) fn syntax(value: &Value) -> String {
     let mut out = String::new();
     write_syntax(value, &mut out);
@@ -93,7 +93,7 @@ fn write_syntax(value: &Value, out: &mut String) {
     }
 }
 
-/// Go prints maps in the order of their keys.
+/// Go prints maps sorted by key.
 fn sorted(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut all: Vec<_> = members.iter().collect();
     all.sort_unstable_by_key(|(name, _)| *name);

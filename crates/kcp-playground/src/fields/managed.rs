@@ -1,4 +1,4 @@
-//! The entries of `metadata.managedFields`: who has written which fields, by what kind of write.
+//! The entries of `metadata.managedFields`: manager, fields, and kind of write.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::set::Set;
 
-/// More managers by update than this are gathered into one.
+/// The maximum number of managers by update. The oldest ones are combined into one.
 const MAX_UPDATERS: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
@@ -17,12 +17,12 @@ pub(crate) enum Operation {
     Update,
 }
 
-/// What tells entries from each other.
+/// The identity of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Manager {
     pub name: String,
     pub operation: Operation,
-    /// Empty for who applies: there is one entry for all versions.
+    /// Empty for applies, which have one entry for all versions.
     pub api_version: String,
     pub subresource: String,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Managed {
     pub times: BTreeMap<Manager, String>,
 }
 
-/// Why entries cannot be read.
+/// The reason why entries cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ManagedError(String);
@@ -55,7 +55,7 @@ impl Operation {
     }
 }
 
-/// As messages about conflicts name a manager.
+/// The name of a manager in messages about conflicts.
 impl fmt::Display for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quote = kube_lang::go_text::quote;
@@ -70,7 +70,7 @@ impl fmt::Display for Manager {
     }
 }
 
-/// Whether a client asks for all entries to be forgotten.
+/// Whether a client asks to remove all entries.
 pub(super) fn is_reset(entries: Option<&Value>) -> bool {
     match entries.and_then(Value::as_array).map(Vec::as_slice) {
         Some([]) => true,
@@ -80,7 +80,7 @@ pub(super) fn is_reset(entries: Option<&Value>) -> bool {
 }
 
 impl Managed {
-    /// Reads `metadata.managedFields`.
+    /// Parses `metadata.managedFields`.
     pub(crate) fn decode(entries: Option<&Value>) -> Result<Self, ManagedError> {
         let mut managed = Self::default();
         for (index, entry) in entries
@@ -132,7 +132,7 @@ impl Managed {
         Ok(managed)
     }
 
-    /// The entries, in order; none if nobody owns anything.
+    /// The sorted entries; `None` if no field has a manager.
     pub(crate) fn encode(&self) -> Option<Value> {
         if self.fields.is_empty() {
             return None;
@@ -157,7 +157,7 @@ impl Managed {
         Some(Value::Array(encoded))
     }
 
-    /// Gathers the oldest managers by update of a version, when there are too many.
+    /// Combines the oldest managers by update of a version, if there are too many.
     pub(super) fn cap(&mut self) {
         let mut updaters: Vec<Manager> = self
             .fields
@@ -206,7 +206,7 @@ impl Managed {
     }
 }
 
-/// One entry, as it is served.
+/// One entry in its served form.
 pub(super) fn entry(
     manager: &Manager,
     api_version: &str,

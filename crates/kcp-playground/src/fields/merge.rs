@@ -1,4 +1,4 @@
-//! An applied configuration merged into an object: what it says wins, and nothing is removed.
+//! Merges an applied configuration into an object: values of the configuration win, and nothing is removed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,7 +19,7 @@ fn walk(
     kind: &Type,
 ) -> Result<Option<Value>, TypeError> {
     let atom = kind.atom();
-    // What has become something else is what the configuration says.
+    // If the kind of value differs, the configuration replaces it.
     let alternatives = match config {
         None => atom.alternatives(live),
         Some(_) => atom.alternatives(config),
@@ -82,7 +82,7 @@ fn maps(
     Ok((!out.is_empty()).then_some(Value::Object(out)))
 }
 
-/// The items of a list in order, and by what they are known by.
+/// The items of a list in order, with their keys.
 struct Indexed<'v> {
     order: Vec<(Element, &'v Value)>,
     by_element: BTreeMap<Element, &'v Value>,
@@ -103,7 +103,7 @@ fn index<'v>(
                 let message = format!("duplicate entries for key {element}");
                 return Err(TypeError::new(message));
             }
-            // Nothing is merged into what is there several times.
+            // Items with the same key are not merged.
             by_element.insert(element.clone(), &Value::Null);
         } else {
             by_element.insert(element.clone(), item);
@@ -113,8 +113,7 @@ fn index<'v>(
     Ok(Indexed { order, by_element })
 }
 
-/// Items that only one side has keep their place between those that both have, which come in the
-/// order of the configuration.
+/// Items on one side only keep their place between the items on both sides, which have the order of the configuration.
 fn lists(was: &[Value], is: &[Value], list: &List) -> Result<Option<Value>, TypeError> {
     let config = index(is, list, Duplicates::Refused)?;
     let live = index(was, list, Duplicates::Allowed)?;
@@ -148,7 +147,7 @@ fn lists(was: &[Value], is: &[Value], list: &List) -> Result<Option<Value>, Type
             }
             let in_config = config.by_element.contains_key(element);
             if in_config && next_shared.is_some_and(|next| next != element) {
-                // Its turn comes when the configuration is there.
+                // This item follows at its place in the configuration.
                 left += 1;
                 continue;
             }

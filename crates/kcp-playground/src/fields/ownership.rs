@@ -1,5 +1,4 @@
-//! The bookkeeping of one write: from the live object, what is written and who writes to the entries
-//! that the object has afterwards.
+//! The `managedFields` after one write, from the live object, the written object and the manager.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -14,15 +13,15 @@ use super::update::{self, Applied, Conflict, Force, Typed, UpdateError, Updater,
 use super::{compare, extract, fresh};
 use kube_schema::json;
 
-/// What clients of `kubectl apply` without `--server-side` leave on objects.
+/// The annotation of client-side `kubectl apply`.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const MAX_ANNOTATIONS: usize = 256 * 1024;
-/// Who is taken to have written what was there before anybody kept account.
+/// The manager of fields that were set before the object had `managedFields`.
 const BEFORE: &str = "before-first-apply";
 const UNKNOWN: &str = "unknown";
 const KUBECTL: &str = "kubectl";
 
-/// Belongs to nobody.
+/// Fields that no manager owns.
 static NEVER_OWNED: LazyLock<Set> = LazyLock::new(|| {
     Set::of_fields(&[
         "apiVersion",
@@ -43,22 +42,22 @@ static NEVER_OWNED: LazyLock<Set> = LazyLock::new(|| {
 /// One write in one version of a kind.
 pub(crate) struct Ownership<'a> {
     pub versions: &'a dyn Versions,
-    /// Of this version.
+    /// The type in this version.
     pub kind: &'a Type,
     /// `group/version`
     pub version: &'a str,
-    /// Empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub subresource: &'a str,
     pub now: &'a str,
 }
 
-/// A configuration that is to be applied.
+/// A configuration to apply.
 pub(crate) struct Apply<'a> {
     pub manager: &'a str,
     pub config: &'a Value,
-    /// Takes fields from other managers.
+    /// Whether the apply takes fields from other managers.
     pub force: bool,
-    /// An object in which nothing is set.
+    /// An object without any field set.
     pub zero: &'a Value,
 }
 
@@ -73,7 +72,7 @@ pub(crate) enum ApplyError {
     /// 400
     #[error("{0}")]
     BadRequest(String),
-    /// The configuration, or what it is merged into, is not of its type.
+    /// The configuration, or the object that it is merged into, is not of its type.
     #[error("{0}")]
     Type(String),
 }
@@ -82,7 +81,7 @@ fn entries(object: &Value) -> Option<&Value> {
     object.get("metadata")?.get("managedFields")
 }
 
-/// The object without its entries, which are no fields themselves.
+/// The object without `managedFields`.
 fn stripped(object: &Value) -> Cow<'_, Value> {
     if entries(object).is_none() {
         return Cow::Borrowed(object);
@@ -102,15 +101,15 @@ fn set_entries(object: &mut Value, entries: Option<Value>) {
 }
 
 impl Ownership<'_> {
-    /// Accounts for a write of any kind but an apply: puts the entries of `object` in order. `live` is
-    /// what was there, or an object in which nothing is set.
+    /// Updates the `managedFields` of `object` after a write that is not an apply. `live` is the stored object, or an
+    /// empty one.
     pub(crate) fn update(&self, live: &Value, object: &mut Value, manager: &str) {
         let mut managed = self.before(live, object);
         let uid = live
             .get("metadata")
             .and_then(|metadata| metadata.get("uid"));
         let created = uid.and_then(Value::as_str).is_none_or(str::is_empty);
-        // Who wants no account of an object gets none until somebody applies to it.
+        // An object whose `managedFields` were removed gets none before the next apply.
         if managed.fields.is_empty() && !created {
             set_entries(object, None);
             return;
@@ -121,8 +120,8 @@ impl Ownership<'_> {
             set_entries(object, entries);
             return;
         }
-        // That the entries are compared too says nothing, since nobody owns them. Only what is converted to
-        // another version is held to its type there, which they are not of.
+        // No manager owns `managedFields`, so comparing them too has no effect. They are removed only before a
+        // conversion to another version, whose type check does not know them.
         let other_versions = managed
             .fields
             .values()
@@ -133,7 +132,7 @@ impl Ownership<'_> {
             Cow::Borrowed(live)
         };
         let accounted = self.account(&live, object, &mut managed, manager);
-        // An account that cannot be given is none, rather than a wrong one.
+        // If the fields cannot be determined, the object gets no entries rather than wrong ones.
         let entries = accounted.ok().and_then(|()| {
             managed.cap();
             managed.encode()
@@ -141,7 +140,7 @@ impl Ownership<'_> {
         set_entries(object, entries);
     }
 
-    /// The entries of an object that comes from nothing.
+    /// The entries of a new object.
     fn first(&self, object: &Value, manager: &str) -> Option<Value> {
         let left = fresh::Unowned {
             alone: Some(&NEVER_OWNED),
@@ -157,7 +156,7 @@ impl Ownership<'_> {
         Some(Value::Array(vec![entry]))
     }
 
-    /// The entries that a write begins with: those that the client sends, if it sends any.
+    /// The entries before a write: those that the client sends, if it sends any.
     fn before(&self, live: &Value, object: &Value) -> Managed {
         let stored = || Managed::decode(entries(live)).unwrap_or_default();
         if !self.subresource.is_empty() {
@@ -226,7 +225,7 @@ impl Ownership<'_> {
         Ok(())
     }
 
-    /// Applies a configuration to an object; the answer is the object with its entries.
+    /// Applies a configuration to an object. Returns the object with its entries.
     pub(crate) fn apply(&self, live: &Value, apply: &Apply<'_>) -> Result<Value, ApplyError> {
         if entries(apply.config).is_some_and(|entries| !entries.is_null()) {
             let why = "metadata.managedFields must be nil";
@@ -262,7 +261,7 @@ impl Ownership<'_> {
         Ok(object)
     }
 
-    /// Merges, and lets kubectl take over what it has applied in its old way before.
+    /// Merges the configuration. kubectl may take over fields that it applied on the client side.
     fn merge(
         &self,
         live: &Value,
@@ -303,7 +302,7 @@ impl Ownership<'_> {
         merge(Force::Take).map_err(|error| ApplyError::Type(error.to_string()))
     }
 
-    /// The fields that were applied by a client and are still as they were applied.
+    /// The fields that client-side apply set, and that have not changed since.
     fn last_applied(&self, live: &Value) -> Option<Set> {
         let annotations = live.get("metadata")?.get("annotations")?;
         let text = annotations.get(LAST_APPLIED)?.as_str()?;
@@ -342,7 +341,7 @@ impl Ownership<'_> {
     }
 }
 
-/// Keeps the annotation of the old way in step, where there is one.
+/// Updates the annotation of client-side apply, if the object has it.
 fn keep_last_applied(object: &mut Value, config: &Value) {
     let Some(Value::Object(annotations)) = object
         .get_mut("metadata")
@@ -370,7 +369,7 @@ fn keep_last_applied(object: &mut Value, config: &Value) {
     if emptied && let Some(Value::Object(metadata)) = config.get_mut("metadata") {
         metadata.remove("annotations");
     }
-    // As the encoder of the server ends it.
+    // The server's encoder ends with a newline.
     let text = format!("{config}\n");
     annotations.insert(LAST_APPLIED.to_owned(), text.into());
     if used(annotations) > MAX_ANNOTATIONS {

@@ -1,10 +1,10 @@
-//! Sets that were written when the schema was another: what has become one piece is owned as one.
+//! Adapts sets that were written with an earlier schema: a value that has become atomic is owned as a whole.
 
 use super::element::Element;
 use super::set::{Branch, Set};
 use super::types::{Map, Relation, Type, TypeShape};
 
-/// The set as the type has it now; the value of the object does not matter.
+/// The set adapted to the current type; the value of the object does not matter.
 pub(super) fn reconcile(set: &Set, kind: &Type) -> Set {
     below(set, kind)
 }
@@ -52,7 +52,7 @@ fn one(branch: &Branch, kind: Option<&Type>) -> Branch {
     }
 }
 
-/// A map of which nothing is known never changes its nature.
+/// A map without a declared type is never adapted.
 fn is_deduced(map: &Map) -> bool {
     map.fields.is_empty() && matches!(map.members, Some(Type::Deduced | Type::Untyped))
 }

@@ -1,4 +1,4 @@
-//! A value without some of its fields, and sets with the declared fields that lie on their ways.
+//! Removes fields from a value, and adds the declared parents of a set's fields.
 
 use serde_json::{Map as Object, Value};
 
@@ -7,8 +7,8 @@ use super::element::Element;
 use super::set::{Branch, Set};
 use super::types::{List, Map, Relation, Type, TypeShape};
 
-/// Takes the fields of a set out of a value. What is left empty by that is null, as is what is one
-/// piece and has parts to be taken out.
+/// Removes the fields of a set from a value. A value that is empty afterwards becomes null, and so does an atomic value
+/// of which a part is removed.
 pub(super) fn remove(value: &Value, fields: &Set, kind: &Type) -> Value {
     match (kind.shape(Some(value)), value) {
         (Some(TypeShape::Map(map)), Value::Object(members)) if !map.atomic => {
@@ -56,7 +56,7 @@ fn without_items(items: &[Value], fields: &Set, list: &List) -> Value {
     }
 }
 
-/// The set with every declared field that leads to one of its members.
+/// The set with all declared fields above its members.
 pub(super) fn with_named_fields(set: &Set, kind: Option<&Type>) -> Set {
     let atom = kind.map(Type::atom);
     let map = atom.and_then(|atom| atom.map.as_ref());

@@ -1,15 +1,15 @@
-//! Sets of paths, as trees: a path is in a set or not, whatever is in it below that path.
+//! Sets of paths as trees. Whether a path is in a set does not depend on the paths below it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::element::{Element, ElementPath};
 
-/// A set of paths. No branch of it is without a member.
+/// A set of paths. Every branch contains a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Set(BTreeMap<Element, Branch>);
 
-/// What a set has at one step.
+/// The content of a set at one path element.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Branch {
     pub(super) member: bool,
@@ -34,7 +34,7 @@ impl Set {
         self.0.is_empty()
     }
 
-    /// A set of paths that are made of fields only, written with dots.
+    /// A set of paths of field names, written with dots.
     pub(crate) fn of_fields(paths: &[&str]) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -74,7 +74,7 @@ impl Set {
         self.0.get(element)
     }
 
-    /// For small sets: it is looked for one after the other.
+    /// For small sets: searched linearly.
     pub(super) fn field(&self, name: &str) -> Option<&Branch> {
         let named =
             |element: &Element| matches!(element, Element::Field(field) if **field == *name);
@@ -86,7 +86,7 @@ impl Set {
         self.0.iter()
     }
 
-    /// Adds what a step has to what it has already.
+    /// Adds the content of an element to the existing content.
     pub(super) fn add(&mut self, element: Element, branch: Branch) {
         if branch.is_empty() {
             return;
@@ -103,7 +103,7 @@ impl Set {
         }
     }
 
-    /// Adds all of another set.
+    /// Adds all paths of another set.
     pub(crate) fn extend(&mut self, other: Self) {
         if self.0.is_empty() {
             self.0 = other.0;
@@ -148,7 +148,7 @@ impl Set {
         left
     }
 
-    /// Takes away the paths of the other; what is below of them stays.
+    /// Removes the paths of the other set; paths below them stay.
     pub(crate) fn subtract(&mut self, other: &Self) {
         self.take(other, |mine, theirs| {
             mine.member &= !theirs.member;
@@ -156,7 +156,7 @@ impl Set {
         });
     }
 
-    /// Takes away the paths of the other and all that is below of them.
+    /// Removes the paths of the other set and all paths below them.
     pub(crate) fn subtract_whole(&mut self, other: &Self) {
         self.take(other, |mine, theirs| {
             if theirs.member {
@@ -178,15 +178,14 @@ impl Set {
         }
     }
 
-    /// All paths: those that end at one level before those that go deeper.
+    /// All paths; shorter paths come first.
     #[cfg(test)]
     pub(crate) fn paths(&self) -> Vec<ElementPath> {
         let mut left = usize::MAX;
         self.paths_within(&mut left).unwrap_or_default()
     }
 
-    /// All paths, those that end at one level before those that go deeper, if the names in them take no more bytes
-    /// than are left; those that they take are gone.
+    /// All paths, shorter paths first, if their names fit into the remaining bytes. Their bytes are subtracted.
     pub(super) fn paths_within(&self, left: &mut usize) -> Option<Vec<ElementPath>> {
         let mut paths = Vec::new();
         self.collect(&mut (Vec::new(), 0), &mut paths, left)?;

@@ -1,4 +1,4 @@
-//! The types of custom objects, by the schema of their version.
+//! The types of custom objects, from the schema of their version.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn of_schema(document: &Value) -> Type {
     Type::Of(Arc::new(atom))
 }
 
-/// What every object has, whatever its schema says.
+/// The fields that every object has, whatever its schema declares.
 fn add_meta(map: &mut Map) {
     let text = || {
         Type::Of(Arc::new(Atom {
@@ -57,7 +57,7 @@ fn reference(schema: &Value, preserve: bool) -> Type {
     Type::Of(Arc::new(atom(schema, preserve)))
 }
 
-/// `preserve` is what a level above has said, which holds for everything below.
+/// `preserve` is inherited from the levels above.
 fn atom(schema: &Value, preserve: bool) -> Atom {
     let preserve = preserve || flag(schema, PRESERVE);
     let of = |scalar| Atom {

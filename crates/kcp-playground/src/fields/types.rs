@@ -1,4 +1,4 @@
-//! How values are merged: what is one piece and what has pieces with owners of their own.
+//! How values are merged: which values are atomic, and which have fields with managers of their own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -11,15 +11,15 @@ use super::builtin::{Struct, TypeId};
 #[derive(Clone, Debug)]
 pub(crate) enum Type {
     Of(Arc<Atom>),
-    /// A type of the table of built-in kinds.
+    /// A type in the table of built-in kinds.
     Known(TypeId),
-    /// Nothing is known: maps have pieces, lists are one.
+    /// Undeclared: maps have fields, lists are atomic.
     Deduced,
-    /// Nothing is known, and it is one piece.
+    /// Undeclared and atomic.
     Untyped,
 }
 
-/// The kinds of values that a type allows, and what they are then.
+/// The kinds of values that a type allows, each with its type.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Atom {
     pub(super) scalar: Option<ScalarType>,
@@ -41,12 +41,12 @@ pub(super) struct List {
     pub(super) items: Type,
 }
 
-/// What items of a list are known by.
+/// The identity of list items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// By nothing: the list is one piece.
+    /// None: the list is atomic.
     Atomic,
-    /// By themselves.
+    /// The items themselves.
     Set,
     Keys(Vec<String>),
 }
@@ -54,9 +54,9 @@ pub(super) enum Relation {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
     pub(super) fields: BTreeMap<String, StructField>,
-    /// Of members that are no declared fields; none are allowed without it.
+    /// The type of members that are not declared; without it, none are allowed.
     pub(super) members: Option<Type>,
-    /// The map is one piece.
+    /// The map is atomic.
     pub(super) atomic: bool,
 }
 
@@ -84,7 +84,7 @@ fn anything(members: Type, atomic: bool) -> Atom {
     }
 }
 
-/// Which of its alternatives a type has for a value.
+/// The kinds of values that a type allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alternatives {
     scalar: bool,
@@ -92,7 +92,7 @@ pub(super) struct Alternatives {
     map: bool,
 }
 
-/// The one that a value is then treated by.
+/// The alternative that applies to a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TypeShape<'a> {
     Map(&'a Map),
@@ -110,7 +110,7 @@ impl Type {
         }
     }
 
-    /// What the table of built-in kinds says of it, if it is one of those.
+    /// The structure in the table of built-in kinds, if the type is in the table.
     pub(crate) fn structure(&self) -> Option<&'static Struct> {
         match self {
             Self::Known(known) => Some(known.structure()),
@@ -118,7 +118,7 @@ impl Type {
         }
     }
 
-    /// How a value is treated; a value that is missing or null takes what there is first.
+    /// The alternative for a value; a missing value or null takes the first one that exists.
     pub(super) fn shape(&self, value: Option<&Value>) -> Option<TypeShape<'_>> {
         let atom = self.atom();
         atom.pick(atom.alternatives(value))

@@ -1,4 +1,4 @@
-//! What writes and applied configurations do to objects and to the sets of their managers.
+//! The effect of writes and applied configurations on objects and on the sets of their managers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use super::set::Set;
 use super::types::Type;
 use super::{extract, merge, reconcile};
 
-/// Conflicts are listed as long as their paths don't take more than this together: a path repeats all the
-/// names above its end, so that a small object can have a list of conflicts that no memory holds.
+/// The limit for the paths in a list of conflicts, together, in bytes. A path repeats the names of its parents, so a
+/// small object could cause a huge list.
 const MAX_LISTED: usize = 4 << 20;
 
 /// A value and its type.
@@ -28,21 +28,21 @@ pub(crate) struct Typed<'v> {
 
 /// The versions that objects of a kind are served in.
 pub(crate) trait Versions {
-    /// The object in a version, `None` if that is not served.
+    /// Converts the object to a version; `None` if that is not served.
     fn convert<'v>(&self, object: &'v Value, version: &str) -> Result<Option<Typed<'v>>, String>;
 
-    /// What an address does not write of objects of a version, so that nobody comes to own it there.
+    /// The fields that an endpoint does not write in a version, so that no manager comes to own them there.
     fn unwritten(&self, version: &str) -> &Set;
 }
 
-/// A field that another manager has.
+/// A field with another manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
     pub manager: Manager,
     pub path: ElementPath,
 }
 
-/// Why nothing was written.
+/// The reason why nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UpdateError {
     #[error("fields of other managers would change")]
@@ -53,7 +53,7 @@ pub(super) enum UpdateError {
     Type(String),
 }
 
-/// What a write has done to an object in one version.
+/// The effect of a write on an object in one version.
 struct WriteEffect<'a>(Cow<'a, Comparison>);
 
 impl<'a> WriteEffect<'a> {
@@ -64,7 +64,7 @@ impl<'a> WriteEffect<'a> {
         Self(Cow::Owned(comparison.into_owned().without(unwritten)))
     }
 
-    /// What a manager had of what has changed.
+    /// The changed fields of a manager.
     fn changed_of(&self, owned: &Set) -> Set {
         let mut changed = owned.intersection(&self.0.modified);
         changed.extend(owned.intersection(&self.0.added));
@@ -84,7 +84,7 @@ impl UpdateError {
     }
 }
 
-/// What to do about fields that others own.
+/// How conflicts are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Force {
     Take,
@@ -100,15 +100,15 @@ pub(super) struct Updater<'a> {
     pub(super) version: &'a str,
 }
 
-/// An apply that is allowed.
+/// The result of an apply without conflicts.
 pub(super) struct Applied {
-    /// `None`: as it was.
+    /// `None` if the object did not change.
     pub(super) object: Option<Value>,
     pub(super) fields: Fields,
 }
 
 impl Updater<'_> {
-    /// Finds out what a write has taken from the managers, and what is the writer's now.
+    /// Determines the fields that a write took from other managers, and those of the writer.
     pub(super) fn update(
         &self,
         live: &Typed<'_>,
@@ -129,7 +129,7 @@ impl Updater<'_> {
         Ok(fields)
     }
 
-    /// Merges a configuration into an object: what it no longer says goes, unless others own it.
+    /// Merges a configuration into an object. Fields that it no longer has are removed, unless other managers own them.
     pub(super) fn apply(
         &self,
         live: &Typed<'_>,
@@ -181,7 +181,7 @@ impl Updater<'_> {
         Ok(Some(typed))
     }
 
-    /// Takes from the other managers what a change took from them.
+    /// Removes the changed fields from the other managers.
     fn settle(
         &self,
         live: &Typed<'_>,
@@ -249,7 +249,7 @@ impl Updater<'_> {
         Ok(())
     }
 
-    /// Sets that were written under another schema, as the schema has them now.
+    /// Adapts sets that were written with an earlier schema.
     fn reconcile(&self, live: &Value, fields: Fields) -> Result<Fields, UpdateError> {
         let mut result = Fields::new();
         let mut by_version = BTreeMap::new();
@@ -261,7 +261,7 @@ impl Updater<'_> {
                     unknown.insert(typed.map_err(UpdateError::Type)?)
                 }
             };
-            // A version that is no longer served takes its entries along.
+            // The entries of a version that is no longer served are dropped.
             if let Some(typed) = typed {
                 owned.set = reconcile::reconcile(&owned.set, &typed.kind);
                 result.insert(manager, owned);
@@ -270,7 +270,7 @@ impl Updater<'_> {
         Ok(result)
     }
 
-    /// Removes what the manager applied last time, does not apply now, and nobody else owns.
+    /// Removes the fields that the manager applied last time, does not apply now, and that no other manager owns.
     fn prune(&self, merged: Value, fields: &Fields, last: Option<&Owned>) -> Result<Value, String> {
         let Some(last) = last.filter(|last| !last.set.is_empty()) else {
             return Ok(merged);
@@ -285,7 +285,7 @@ impl Updater<'_> {
         let Some(pruned) = self.convert(&pruned, &last.api_version)? else {
             return Ok(merged.clone());
         };
-        // Only what the manager had itself goes.
+        // Only fields of the manager itself are removed.
         let all = |value: &Value, kind: &Type| {
             extract::fields(value, kind)
                 .map(|set| with_named_fields(&set, Some(kind)))
@@ -301,7 +301,7 @@ impl Updater<'_> {
         }
     }
 
-    /// Puts back what was pruned and has an owner, version by version, the pruned one first.
+    /// Restores pruned fields that have a manager, version by version, the pruned version first.
     fn add_back_owned(
         &self,
         merged: &Typed<'_>,
@@ -336,7 +336,7 @@ impl Updater<'_> {
     }
 }
 
-/// Lists what others own of what would change, if there is such.
+/// Lists the changed fields that other managers own, if there are any.
 fn refuse_conflicts(
     fields: &Fields,
     others: &[Manager],
@@ -364,7 +364,7 @@ fn refuse_conflicts(
     }
 }
 
-/// Who writes, before it is known what it is called in the entries.
+/// The writer, before its name in the entries is known.
 pub(super) fn current() -> Manager {
     Manager {
         name: "current-operation".to_owned(),

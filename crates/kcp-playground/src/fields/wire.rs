@@ -1,5 +1,5 @@
-//! Sets as JSON (`FieldsV1`): nested maps, where a leaf is an empty one and `.` stands for the place
-//! itself if something is below of it as well.
+//! The JSON form of sets (`FieldsV1`): nested maps, with an empty map for a leaf and `.` for the place itself if there
+//! are paths below it.
 
 use serde_json::{Map, Value};
 
@@ -23,8 +23,7 @@ impl Set {
         map
     }
 
-    /// Reads a set. Kinds of steps that are not known are passed over; a step that is malformed is an
-    /// error.
+    /// Parses a set. Unknown kinds of elements are skipped; a malformed element is an error.
     pub(crate) fn from_json(value: &Value) -> Result<Self, String> {
         match value {
             Value::Null => Ok(Self::default()),

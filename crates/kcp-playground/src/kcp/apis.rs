@@ -74,15 +74,15 @@ fn immutable(admission: &Admission<'_>, object: &Object, field: &str) -> Vec<Fie
     vec![FieldError::invalid(field, is, "field is immutable")]
 }
 
-/// Who an object belongs to, by the path of its workspace.
+/// Writes the path of the object's workspace to the object.
 fn note_path(read: &dyn Read, admission: &Admission<'_>, object: &mut Object) {
     if let Some(path) = tree::path_of(read, admission.cluster) {
         object.set_annotation(tree::PATH, &path);
     }
 }
 
-/// Refuses annotations that would keep an object from being shown in the older version: one object that
-/// cannot be shown fails every list that it is in, of other workspaces too.
+/// Refuses annotations that prevent the conversion of an object to the older version. Such an object would make every
+/// list that contains it fail, also for other workspaces.
 fn check_annotations(plural: &str, object: &Object) -> Result<(), Status> {
     let mut value = object.clone().into_value();
     convert::to_old(&mut value).map_err(|error| {
@@ -161,7 +161,7 @@ impl Strategy for Exports {
     }
 }
 
-/// Refuses a reference to an export by a path that leads to none.
+/// Refuses a reference to an export by a path that does not exist.
 fn check_reference(
     read: &dyn Read,
     admission: &Admission<'_>,
@@ -244,7 +244,7 @@ impl Strategy for Bindings {
     }
 }
 
-/// Between the two versions of exports and bindings.
+/// Converts between the two versions of exports and bindings.
 pub(super) struct ExportVersions;
 
 impl Conversion for ExportVersions {

@@ -1,4 +1,4 @@
-//! `APIBinding`: how a cluster comes to serve the APIs of an export, and how it loses them.
+//! `APIBinding`: binds the APIs of an export in a cluster, and removes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use kube_lang::object::Object;
 
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
 
-/// Keeps bindings in step with their exports.
+/// Reconciles bindings with their exports.
 pub(super) struct BindingSettler {
     pub(super) delays: Arc<Delays>,
 }
 
-/// What a binding says while its APIs are prepared.
+/// The reason in the conditions of a binding while its APIs are being established.
 const WAITING: &str = "WaitingForEstablished";
 
 impl Settler for BindingSettler {
@@ -32,7 +32,7 @@ impl Settler for BindingSettler {
             if key.table == *tree::BINDINGS {
                 touched.insert(key.clone());
                 if tx.get(key).is_none() {
-                    // What it had bound may be free for another one now.
+                    // Its bound resources may now be available to another binding.
                     touched.extend(others(tx, key));
                 }
             } else if key.table == *tree::EXPORTS {
@@ -63,7 +63,7 @@ impl Settler for BindingSettler {
     }
 }
 
-/// Bindings whose APIs are still prepared.
+/// Bindings whose APIs are still being established.
 fn unestablished(read: &dyn Read) -> Vec<Key> {
     let bindings = read.list(&Range::everywhere(&tree::BINDINGS)).into_iter();
     bindings
@@ -75,7 +75,7 @@ fn unestablished(read: &dyn Read) -> Vec<Key> {
         .collect()
 }
 
-/// All bindings of a key's cluster.
+/// All bindings in the cluster of a key.
 fn others(read: &dyn Read, key: &Key) -> Vec<Key> {
     let range = Range::in_cluster(&tree::BINDINGS, key.cluster());
     let keys = read
@@ -85,8 +85,8 @@ fn others(read: &dyn Read, key: &Key) -> Vec<Key> {
     keys.collect()
 }
 
-/// Bindings that name an export by a reference that could not be followed so far, or that led to another
-/// one before: a workspace made anew has the path of the one that went, not its cluster.
+/// Bindings whose reference to an export could not be resolved so far, or was resolved to another export: a workspace
+/// that is created again has the same path, but another cluster.
 fn waiting_for(read: &dyn Read, export: &Key) -> Vec<Key> {
     let this = ExportName::of(export);
     let hash = this.hash();
@@ -166,7 +166,7 @@ fn waiting() -> [Condition; 2] {
     })
 }
 
-/// What tells to which export a binding belongs.
+/// Writes the export of a binding to its label and status.
 fn mark_export(value: &mut Value, export: &ExportName) {
     value["metadata"]["labels"][ids::EXPORT_LABEL] = export.hash().into();
     value["status"]["apiExportClusterName"] = (&*export.cluster).into();
@@ -246,7 +246,7 @@ fn bind(
     Ok(())
 }
 
-/// Who else serves a resource in a binding's cluster.
+/// Another binding or definition that serves a resource in a binding's cluster.
 fn conflict(read: &dyn Read, key: &Key, group: &str, resource: &str) -> Option<String> {
     let this = read.get(key);
     let mine = this.is_some_and(|this| {
@@ -269,7 +269,7 @@ fn conflict(read: &dyn Read, key: &Key, group: &str, resource: &str) -> Option<S
         .map(|_| "defined by a CustomResourceDefinition".to_owned())
 }
 
-/// Whether a cluster is about to lose a resource: what bound it is in deletion.
+/// Whether the binding of a resource in a cluster is in deletion.
 pub(super) fn is_going(read: &dyn Read, cluster: &Name, table: &Table) -> bool {
     let mut bindings = read
         .list(&Range::in_cluster(&tree::BINDINGS, cluster))
@@ -280,14 +280,14 @@ pub(super) fn is_going(read: &dyn Read, cluster: &Name, table: &Table) -> bool {
     })
 }
 
-/// Whether an entry of what is bound is of a resource.
+/// Whether an entry of the bound resources names this resource.
 pub(super) fn is_of(bound: &Value, table: &Table) -> bool {
     bound["group"] == *table.group
         && bound["resource"] == *table.resource
         && bound["schema"]["identityHash"] == *table.identity
 }
 
-/// What a binding has bound so far.
+/// The resources that a binding has bound so far.
 pub(super) fn bound(binding: &Value) -> impl Iterator<Item = &Value> {
     objects::items(binding, "/status/boundResources")
 }
@@ -298,7 +298,7 @@ fn storage_version(schema: &Value) -> &str {
         .map_or("", |version| objects::text(version, "/name"))
 }
 
-/// Bound once, a resource stays; its schema follows the export.
+/// A resource stays bound; its schema follows the export.
 fn upsert(value: &mut Value, (group, resource): (&str, &str), schema: &Value, version: &str) {
     let list = &mut value["status"]["boundResources"];
     if !list.is_array() {
@@ -322,7 +322,7 @@ fn upsert(value: &mut Value, (group, resource): (&str, &str), schema: &Value, ve
     }));
 }
 
-/// By which claims of both sides belong together.
+/// The key by which claims of export and binding are matched.
 fn claim_key(claim: &Value) -> (&str, &str, &str) {
     (
         objects::text(claim, "/group"),
@@ -383,7 +383,7 @@ fn put_list(status: &mut Map<String, Value>, field: &str, list: Vec<Value>) {
     }
 }
 
-/// Takes what was bound away, then the binding.
+/// Deletes the bound objects, then the binding.
 fn unbind(tx: &mut Tx<'_>, key: &Key, mut binding: Object) -> Result<(), Status> {
     let mut left = 0;
     let bound: Vec<Value> = bound(binding.as_value()).cloned().collect();

@@ -1,4 +1,4 @@
-//! What `root` comes with.
+//! The initial content of `root`.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::status::Status;
 use crate::store::Tx;
 use kube_lang::object::{Gvk, Object};
 
-/// The exports of root: name, group, and the one kind of the group, if not all are exported. Every
-/// workspace is bound to the first two.
+/// The exports of root: name, group, and the kind if only one of the group is exported. Every workspace is bound to the
+/// first two.
 const EXPORTS: [(&str, &str, Option<&str>); 4] = [
     ("tenancy.kcp.io", "tenancy.kcp.io", None),
     ("topology.kcp.io", "topology.kcp.io", None),
@@ -17,7 +17,7 @@ const EXPORTS: [(&str, &str, Option<&str>); 4] = [
     ("cache.kcp.io", "cache.kcp.io", None),
 ];
 
-/// Fills an empty store. One that has a root stays as it is.
+/// Fills an empty store. A store with a root stays as it is.
 pub(super) fn bootstrap(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
     if tree::exists(tx, tree::ROOT) {
         return Ok(());
@@ -30,7 +30,7 @@ pub(super) fn bootstrap(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
         fill(&mut object, spec);
         tx.put(&key, object)?;
     }
-    // Types are found by the path of their workspace, which is read from the cluster's own object.
+    // The types are found by the path of their workspace, which is read from the LogicalCluster object.
     let plan = clusters::NewCluster {
         cluster: tree::ROOT,
         path: tree::ROOT,
@@ -70,7 +70,7 @@ fn make_shard(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
     tx.put(&key, shard)
 }
 
-/// An export of kinds that the server brings, with a schema for each.
+/// An export of kinds of the server, with a schema for each.
 fn export(tx: &mut Tx<'_>, name: &str, group: &str, only: Option<&str>) -> Result<(), Status> {
     let mut exported = Vec::new();
     let all = definitions::of_group(group).map_err(Status::internal)?;

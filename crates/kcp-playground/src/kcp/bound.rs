@@ -1,4 +1,4 @@
-//! The APIs that a cluster serves because it is bound to exports, compiled once a schema.
+//! The APIs that a cluster serves by its bindings, compiled once for each schema.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::custom::{self, Origin};
 use crate::store::{Key, Name, Range, Read, Stored};
 use kube_schema::crd::Definition;
 
-/// The uid of a schema and the identity that it is served under.
+/// The uid of a schema, and the identity under which it is served.
 type SchemaId = (Name, Name);
 type ServedResources = Vec<Arc<Resource>>;
 
-/// Schemas of exports, compiled, by uid and identity. A schema never changes; one that is deleted goes
-/// on serving what it is bound to.
+/// Compiled schemas of exports, by uid and identity. A schema never changes; after its deletion it is still served
+/// where it is bound.
 #[derive(Debug, Default)]
 pub(super) struct CompiledSchemas {
     cache: Mutex<HashMap<SchemaId, ServedResources>>,
 }
 
 impl CompiledSchemas {
-    /// What a schema serves under an identity.
+    /// The resource of a schema under an identity.
     pub(super) fn schema(&self, stored: &Stored, identity: &str) -> Vec<Arc<Resource>> {
         let schema = stored.cached();
         let uid = schema.uid().unwrap_or_default();
@@ -33,14 +33,14 @@ impl CompiledSchemas {
             return resources.clone();
         }
         let resources = compile(schema.as_value(), identity);
-        // One that is not committed yet may still become another.
+        // An uncommitted schema may still change, so it is not cached.
         if stored.revision > 0 {
             self.cache.lock().insert(known, resources.clone());
         }
         resources
     }
 
-    /// What the bindings of a cluster have bound.
+    /// The resources that the bindings of a cluster have bound.
     pub(super) fn of_cluster(&self, read: &dyn Read, cluster: &str) -> Vec<Arc<Resource>> {
         let mut resources = Vec::new();
         for binding in read.list(&Range::in_cluster(&tree::BINDINGS, cluster)) {
@@ -72,11 +72,11 @@ pub(super) fn schema_key(owner: &str, name: &str) -> Key {
 }
 
 fn compile(schema: &Value, identity: &str) -> Vec<Arc<Resource>> {
-    // Stored schemas have been checked; one that fails nevertheless serves nothing.
+    // Stored schemas were validated; a schema that still fails serves nothing.
     let Ok(definition) = Definition::from_resource_schema(schema) else {
         return Vec::new();
     };
-    // Without a uid: a watch outlives a schema that only knows more fields.
+    // Without the uid, so that a watch continues when a schema only gets more fields.
     let origin = Origin { identity, uid: "" };
     custom::serve(definition, &origin)
         .into_iter()

@@ -1,5 +1,5 @@
-//! Which claim labels an object carries. Pure: what the cluster's bindings accept comes in, labels go
-//! out; the object's write decides when.
+//! The claim labels of an object: a pure function of the claims that the cluster's bindings accept. The caller decides
+//! when to write them.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use super::ids;
 
-/// A claim that a binding of the cluster accepts, for an export that exists.
+/// An accepted claim of a binding in the cluster, for an export that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
-    /// Where the claiming export lives, and its name.
+    /// The cluster and the name of the claiming export.
     pub export_cluster: String,
     pub export: String,
     pub group: String,
     pub resource: String,
     pub identity: String,
-    /// As the stored version of a binding has it.
+    /// The claim in the stored version of a binding.
     pub selector: Value,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct ClaimTarget<'a> {
     pub identity: &'a str,
 }
 
-/// The accepted claims of a binding (in the stored version) on behalf of its export.
+/// The accepted claims of a binding (in the stored version), with its export.
 pub(crate) fn accepted(binding: &Value, export_cluster: &str) -> Vec<Accepted> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let export = text(&binding["spec"]["reference"]["export"]["name"]);
@@ -47,7 +47,7 @@ pub(crate) fn accepted(binding: &Value, export_cluster: &str) -> Vec<Accepted> {
         .collect()
 }
 
-/// The claim labels that an object with these labels of its own gets.
+/// The claim labels for an object with these labels of its own.
 pub(crate) fn labels<'l>(
     own: impl Fn(&str) -> Option<&'l str>,
     target: ClaimTarget<'_>,
@@ -68,7 +68,7 @@ pub(crate) fn labels<'l>(
     labels
 }
 
-/// Events of either group are the same objects, known to claims by the core one.
+/// Events of both groups are the same objects; claims name the core group.
 pub(crate) fn normalised<'a>(group: &'a str, resource: &'a str) -> (&'a str, &'a str) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("", "events"),
@@ -76,7 +76,7 @@ pub(crate) fn normalised<'a>(group: &'a str, resource: &'a str) -> (&'a str, &'a
     }
 }
 
-/// Whether a claim's selector covers an object with these labels. One that says nothing covers none.
+/// Whether a claim's selector matches an object with these labels. An empty selector matches none.
 fn selects<'l>(selector: &Value, labels: &impl Fn(&str) -> Option<&'l str>) -> bool {
     if selector["matchAll"] == true {
         return true;

@@ -1,4 +1,4 @@
-//! `LogicalCluster`: the object that stands for a cluster inside it, made with it and gone with it.
+//! `LogicalCluster`: the object that represents a cluster within it. It is created and removed with the cluster.
 
 use serde_json::{Value, json};
 
@@ -18,31 +18,31 @@ pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
 pub(super) const PHASE: &str = "tenancy.kcp.io/phase";
 pub(super) const SHARD: &str = "core.kcp.io/shard";
 
-/// Keeps the object of a cluster until all that is in it is gone.
+/// Keeps the `LogicalCluster` until the content of the cluster is gone.
 const FINALIZER: &str = "core.kcp.io/logicalcluster-deletion";
 
-/// Initializers that are done before anybody sees a cluster.
+/// Initializers that finish before a cluster is visible.
 const OWN_INITIALIZERS: [&str; 2] = ["root:universal", "system:apibindings"];
 
-/// Namespaces of every cluster.
+/// The namespaces of every cluster.
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
-/// What a new cluster is.
+/// The settings of a new cluster.
 pub(super) struct NewCluster<'a> {
     pub(super) cluster: &'a str,
     pub(super) path: &'a str,
     pub(super) of_type: &'a TypeRef,
-    /// The user who asked for it, as `UserInfo`.
+    /// The user who created it, as `UserInfo`.
     pub(super) creator: Value,
-    /// The workspace that it belongs to; none for root.
+    /// The workspace that it belongs to; `None` for root.
     pub(super) owner: Option<Value>,
-    /// What its type asks for.
+    /// The requirements of its type.
     pub(super) demands: &'a Demands,
-    /// Of the server, without a slash at the end.
+    /// The URL of the server, without a slash at the end.
     pub(super) base_url: &'a str,
 }
 
-/// Puts a cluster with what every one has into the store.
+/// Creates a cluster with its initial objects.
 pub(super) fn make(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status> {
     let key = tree::cluster_key(plan.cluster);
     let gvk = Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster");
@@ -124,7 +124,7 @@ fn make_admin(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status> {
     tx.put(&key, binding)
 }
 
-/// Binds a cluster to an export that its type asks for.
+/// Binds a cluster to an export that its type requires.
 pub(super) fn bind(tx: &mut Tx<'_>, cluster: &str, path: &str, export: &str) -> Result<(), Status> {
     let name = ids::default_binding_name(cluster, path, export);
     let key = tree::BINDINGS.key(cluster, "", &name);
@@ -141,7 +141,7 @@ pub(super) fn bind(tx: &mut Tx<'_>, cluster: &str, path: &str, export: &str) -> 
     tx.put(&key, binding)
 }
 
-/// Lets a cluster that nobody has to initialize any longer be ready. Says whether it is.
+/// Makes a cluster ready if it has no more initializers. Returns whether it is ready.
 pub(super) fn progress(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
     let Some(stored) = tx.get(key) else {
         return Ok(false);
@@ -166,7 +166,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
     Ok(true)
 }
 
-/// Puts a cluster into deletion, to wait first for its terminators. Says whether it does.
+/// Moves a cluster into the phase in which it waits for its terminators. Returns whether it waits.
 pub(super) fn end(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
     let Some(stored) = tx.get(key) else {
         return Ok(false);
@@ -226,7 +226,7 @@ impl Strategy for Clusters {
     }
 }
 
-/// Nobody adds those whom a cluster waits for, and in a virtual workspace each takes only itself away.
+/// A client cannot add initializers or terminators. In a virtual workspace, each can remove only itself.
 fn check_waits(admission: &Admission<'_>, old: &Object, object: &Object) -> Result<(), Status> {
     for stage in waiting::STAGES {
         let [was, is] = [old, object]

@@ -1,18 +1,18 @@
-//! Status conditions as kcp writes them: no `observedGeneration`, `Ready` first, the others in
-//! alphabetical order, and a transition time that moves only when something said changes.
+//! Status conditions as kcp writes them: without `observedGeneration`, `Ready` first, the others in alphabetical order.
+//! The transition time changes only with the content.
 
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value, json};
 
-/// One condition to be stated.
+/// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub kind: &'static str,
     pub state: State,
 }
 
-/// What a condition says.
+/// The content of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     True,
@@ -46,7 +46,7 @@ impl Condition {
         }
     }
 
-    /// Not true yet, and nothing is wrong.
+    /// Not true yet, without an error.
     pub(crate) fn waiting(
         kind: &'static str,
         reason: &'static str,
@@ -86,7 +86,7 @@ impl Condition {
     }
 }
 
-/// States conditions in an object's `status.conditions`. Others that are there stay.
+/// Sets conditions in an object's `status.conditions`. Other conditions stay.
 pub(crate) fn set(object: &mut Value, conditions: &[Condition], now: &str) {
     let status = &mut object["status"];
     if !status.is_object() {
@@ -117,7 +117,7 @@ pub(crate) fn set(object: &mut Value, conditions: &[Condition], now: &str) {
     list.sort_by(|a, b| order(type_of(a), type_of(b)));
 }
 
-/// What a condition of an object says, if it is stated.
+/// Whether an object has this condition with the status `True`.
 pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
     object["status"]["conditions"]
         .as_array()

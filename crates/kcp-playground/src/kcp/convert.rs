@@ -1,7 +1,7 @@
-//! The two versions of `APIExport` and `APIBinding`, and the way between them.
+//! The two versions of `APIExport` and `APIBinding`, and the conversion between them.
 //!
-//! `v1alpha2` is stored. What one version cannot say travels in annotations of the other, so that a
-//! client that reads and writes the older version loses nothing, order included. Pure.
+//! `v1alpha2` is stored. Values that one version cannot express are kept in annotations of the other, so that a client
+//! of the older version loses nothing, not even the order. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ mod binding;
 mod claims;
 mod export;
 
-/// The older version; the other one is what is stored.
+/// The older version; the other one is stored.
 pub(crate) const OLD: &str = "apis.kcp.io/v1alpha1";
 pub(crate) const STORED: &str = "apis.kcp.io/v1alpha2";
 
@@ -22,7 +22,7 @@ const STATUS_APPLIED_CLAIMS: &str = "apis.v1alpha2.kcp.io/status-applied-permiss
 const OLD_STATUS_EXPORT_CLAIMS: &str =
     "apis.v1alpha2.kcp.io/v1alpha1-status-export-permission-claims";
 
-/// Why an object of one version cannot be said in the other.
+/// The reason why an object cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConvertError {
     #[error(
@@ -36,8 +36,8 @@ pub(crate) enum ConvertError {
     },
 }
 
-/// Brings an object of kind `APIExport` or `APIBinding` to the stored version. Other kinds and an
-/// object that is there already stay as they are.
+/// Converts an object of kind `APIExport` or `APIBinding` to the stored version. Objects of other kinds, or in that
+/// version already, stay as they are.
 pub(crate) fn to_stored(object: &mut Value) -> Result<(), ConvertError> {
     if object["apiVersion"] != OLD {
         return Ok(());
@@ -51,7 +51,7 @@ pub(crate) fn to_stored(object: &mut Value) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Brings a stored object to the older version. Other kinds and versions stay as they are.
+/// Converts a stored object to the older version. Other kinds and versions stay as they are.
 pub(crate) fn to_old(object: &mut Value) -> Result<(), ConvertError> {
     if object["apiVersion"] != STORED {
         return Ok(());
@@ -65,7 +65,7 @@ pub(crate) fn to_old(object: &mut Value) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Takes an annotation that holds a JSON list out of an object. An empty or missing one is no list.
+/// Removes an annotation that holds a JSON list, and returns the list. `None` if it is empty or missing.
 fn take_list(object: &mut Value, annotation: &'static str) -> Result<Vec<Value>, ConvertError> {
     let text = object["metadata"]["annotations"]
         .as_object_mut()
@@ -80,7 +80,7 @@ fn take_list(object: &mut Value, annotation: &'static str) -> Result<Vec<Value>,
     })
 }
 
-/// Puts a list into an annotation; an empty list leaves none.
+/// Writes a list to an annotation; an empty list removes it.
 fn put_list(object: &mut Value, annotation: &'static str, list: Vec<Value>) {
     if list.is_empty() {
         if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
@@ -96,7 +96,7 @@ fn put_list(object: &mut Value, annotation: &'static str, list: Vec<Value>) {
     annotations[annotation] = Value::Array(list).to_string().into();
 }
 
-/// An object that never had annotations must not get an empty map by a round trip.
+/// An object without annotations must not get an empty map by a round trip.
 fn drop_empty_annotations(object: &mut Value) {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         let empty = metadata
@@ -108,7 +108,7 @@ fn drop_empty_annotations(object: &mut Value) {
     }
 }
 
-/// Takes a list out of one part (`spec`, `status`) of an object; `None` where there was no list.
+/// Removes a list from one part (`spec`, `status`) of an object, and returns it; `None` if there is no list.
 fn take_field(object: &mut Value, part: &str, field: &str) -> Option<Vec<Value>> {
     match object.get_mut(part)?.as_object_mut()?.remove(field)? {
         Value::Array(list) => Some(list),

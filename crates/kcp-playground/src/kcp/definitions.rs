@@ -1,5 +1,5 @@
-//! The kinds that kcp itself brings, as embedded documents in the form of an `APIResourceSchema`'s
-//! spec. What a schema means is not decided here.
+//! The kinds of kcp itself, as embedded documents in the form of an `APIResourceSchema`'s spec. Other modules interpret
+//! the schemas.
 
 use serde_json::Value;
 
@@ -9,10 +9,10 @@ const CORE: &str = include_str!("definitions/core.yaml");
 /// Bound in every workspace by its type.
 const TENANCY: &str = include_str!("definitions/tenancy.yaml");
 const TOPOLOGY: &str = include_str!("definitions/topology.yaml");
-/// Exported by root, and served where that is bound.
+/// Exported by root, and served in clusters that bind the export.
 const CACHE: &str = include_str!("definitions/cache.yaml");
 
-/// One document that cannot be read; a fault of the build, told instead of a panic.
+/// An embedded document that cannot be parsed: a fault of the build, returned instead of a panic.
 #[derive(Debug, thiserror::Error)]
 #[error("the embedded definitions of {group} are no list of definitions: {message}")]
 pub(crate) struct DefinitionError {
@@ -20,7 +20,7 @@ pub(crate) struct DefinitionError {
     message: String,
 }
 
-/// The definitions of one group that kcp brings; none for another group.
+/// The definitions of one group of kcp; none for another group.
 pub(crate) fn of_group(group: &str) -> Result<Vec<Value>, DefinitionError> {
     match group {
         "apis.kcp.io" => read("apis.kcp.io", APIS),

@@ -1,5 +1,5 @@
-//! When the APIs of exports are established: at once or, with delays, a while after a binding first
-//! needs a schema. What was established stays so, whoever unbinds.
+//! When the APIs of exports are established: at once or, with delays, a while after a binding first needs a schema. An
+//! established API stays so, even without a binding.
 
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::status::Status;
 use crate::store::{Key, Name, Range, Read, Table, Tx};
 use kube_lang::object::{Gvk, Object};
 
-/// Where it is kept which schemas are established. No address leads there.
+/// The cluster that records the established schemas. It has no endpoint.
 const CLUSTER: &str = "system:bound-crds";
 
-/// What is done after a delay.
+/// Delayed work.
 pub(super) enum Later {
     Establish(Key),
-    /// Claims reach the objects that are in a cluster.
+    /// Claim labels are set on existing objects.
     Label(Name),
 }
 
-/// How long controllers of kcp take, and what they have still to do.
+/// The simulated delays of kcp's controllers, and their pending work.
 #[derive(Default)]
 pub(super) struct Delays {
-    /// Until a new API is established.
+    /// The delay until a new API is established.
     whole: Duration,
     due: Mutex<Vec<(Instant, Later)>>,
     more: Notify,
@@ -44,7 +44,7 @@ impl Delays {
         self.whole.is_zero()
     }
 
-    /// What claims and workspaces take.
+    /// The delay of claims and workspaces.
     pub(super) fn short(&self) -> Duration {
         self.whole / 5
     }
@@ -58,7 +58,7 @@ impl Delays {
         self.more.notify_one();
     }
 
-    /// Waits for what is due next. For one who asks.
+    /// Waits for the next due work. For a single caller.
     pub(super) async fn next(&self) -> Later {
         loop {
             let first = self.due.lock().iter().map(|(at, _)| *at).min();
@@ -82,11 +82,11 @@ impl Delays {
 pub(super) struct Needed<'a> {
     pub(super) table: Table,
     pub(super) schema: &'a str,
-    /// Comes with the server.
+    /// A built-in API of the server.
     pub(super) own: bool,
 }
 
-/// Whether an API is established. One that nobody has needed before begins to be.
+/// Whether an API is established. If no binding needed it before, the delay begins now.
 pub(super) fn establish(
     tx: &mut Tx<'_>,
     delays: &Delays,

@@ -1,4 +1,4 @@
-//! `APIExport` and `APIExportEndpointSlice`: identities, and where exported APIs are reached.
+//! `APIExport` and `APIExportEndpointSlice`: identities, and the URLs of exported APIs.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use crate::status::Status;
 use crate::store::{Key, Name, Range, Read, Settler, Table, Tx};
 use kube_lang::object::{Gvk, Object};
 
-/// Where identities are kept.
+/// The namespace of identity Secrets.
 const NAMESPACE: &str = "kcp-system";
 const SKIP_SLICE: &str = "apiexports.apis.kcp.io/skip-endpointslice";
 
-/// Gives exports what makes them exports.
+/// The controller of exports.
 pub(super) struct ExportSettler {
     pub(super) base_url: BaseUrl,
 }
 
-/// An export by the cluster that it lives in and its name.
+/// An export by its cluster and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ExportName {
     pub(super) cluster: Name,
@@ -43,13 +43,13 @@ impl ExportName {
         tree::EXPORTS.key(&self.cluster, "", &self.name)
     }
 
-    /// By which labels name it.
+    /// The hash that labels use for an export.
     pub(super) fn hash(&self) -> String {
         ids::export_hash(&self.cluster, &self.name)
     }
 }
 
-/// The export that a reference `{path, name}` in some cluster means, if its workspace is there.
+/// The export of a reference `{path, name}` in a cluster, if its workspace exists.
 pub(super) fn referenced(read: &dyn Read, cluster: &Name, export: &Value) -> Option<ExportName> {
     let path = objects::text(export, "/path");
     let owner = if path.is_empty() {
@@ -63,7 +63,7 @@ pub(super) fn referenced(read: &dyn Read, cluster: &Name, export: &Value) -> Opt
     })
 }
 
-/// The bindings, everywhere, that refer to an export.
+/// The bindings in all clusters that refer to an export.
 pub(super) fn bindings_of(read: &dyn Read, export: &ExportName) -> Vec<Key> {
     let hash = export.hash();
     read.list(&Range::everywhere(&tree::BINDINGS))
@@ -95,7 +95,7 @@ impl Settler for ExportSettler {
             for stored in tx.list(&Range::everywhere(&tree::SLICES)) {
                 let export = &stored.cached().as_value()["spec"]["export"];
                 let export = referenced(tx, stored.key.cluster(), export);
-                // A binding that went cannot say what it referred to: its clusterless name is empty.
+                // A deleted binding no longer shows its reference, so the name is empty.
                 if touched.iter().any(|one| one.name.is_empty())
                     || export.is_some_and(|export| touched.contains(&export))
                 {
@@ -110,7 +110,7 @@ impl Settler for ExportSettler {
     }
 }
 
-/// The export of a binding; a nameless one for a binding that is no longer there.
+/// The export of a binding; without a name for a deleted binding.
 fn bound_to(read: &dyn Read, key: &Key) -> Option<ExportName> {
     let Some(stored) = read.get(key) else {
         return Some(ExportName {
@@ -122,7 +122,7 @@ fn bound_to(read: &dyn Read, key: &Key) -> Option<ExportName> {
     referenced(read, key.cluster(), reference)
 }
 
-/// The exports whose identity a Secret holds.
+/// The exports whose identity is in a Secret.
 fn identified_by(read: &dyn Read, secret: &Key) -> Vec<Key> {
     read.list(&Range::in_cluster(&tree::EXPORTS, secret.cluster()))
         .iter()
@@ -245,7 +245,7 @@ fn make_slice(tx: &mut Tx<'_>, key: &Key, uid: &Value) -> Result<(), Status> {
 }
 
 impl ExportSettler {
-    /// Where the virtual workspace of an export is, as long as somebody is bound to it.
+    /// Writes the URL of an export's virtual workspace to its slice, as long as the export has a binding.
     fn settle_slice(&self, tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
         let Some(stored) = tx.get(key) else {
             return Ok(());
@@ -292,7 +292,7 @@ impl ExportSettler {
     }
 }
 
-/// What an export exports: group, resource and the name of the schema, in its order.
+/// The resources of an export, in its order: group, resource, name of the schema.
 pub(super) fn resources(export: &Value) -> impl Iterator<Item = (&str, &str, &str)> {
     objects::items(export, "/spec/resources")
         .filter(|resource| resource.pointer("/storage/virtual").is_none())
@@ -305,7 +305,7 @@ pub(super) fn resources(export: &Value) -> impl Iterator<Item = (&str, &str, &st
         })
 }
 
-/// An object of kind `APIExport` for [`super::bootstrap`].
+/// An object of kind `APIExport`, for [`super::bootstrap`].
 pub(super) fn new(tx: &Tx<'_>, key: &Key, schemas: &[(String, String, String)]) -> Object {
     let mut export = objects::new(tx, &Gvk::new("apis.kcp.io", "v1alpha2", "APIExport"), key);
     export.metadata_mut().insert("generation".into(), 1.into());

@@ -1,4 +1,4 @@
-//! Home workspaces: everybody's own, asked for as `~` in root, made when it is asked for.
+//! Home workspaces: one for each user, addressed as `~` in root, and created on the first request.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::rest::Rest;
 use crate::status::Status;
 use crate::store::{Key, Name, Store, Stored};
 
-/// By which root answers about the workspace of who asks.
+/// The resource under which root serves the user's workspace.
 const ADDRESS: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces/~";
-/// The first name of the paths of homes.
+/// The first segment of the paths of home workspaces.
 const USERS: &str = "user";
 
-/// The API of kcp: that of its objects, and `~`.
+/// The API of kcp with requests for `~`.
 pub(super) struct HomeApi {
     pub(super) rest: Rest,
     pub(super) store: Arc<Store>,
@@ -55,7 +55,7 @@ impl Api for HomeApi {
 }
 
 impl HomeApi {
-    /// The home of a user, made if it is not there, as the workspace that nobody has an object of.
+    /// The home workspace of a user, created if it does not exist. It has no Workspace object in root.
     fn home(&self, user: &User) -> Result<Value, Status> {
         let key = tree::cluster_key(&ids::home_cluster(&user.name));
         let there = self.store.read(|read| read.get(&key));
@@ -88,7 +88,7 @@ impl HomeApi {
 }
 
 impl HomeApi {
-    /// Makes the cluster of a home, unless somebody else has made it meanwhile.
+    /// Creates the cluster of a home workspace, unless it exists by now.
     fn make(&self, user: &User, key: &Key) -> Result<Option<Arc<Stored>>, Status> {
         let base_url = self.base_url.get().map_or("", String::as_str);
         let made = self.store.write(|tx| {
@@ -113,7 +113,7 @@ impl HomeApi {
     }
 }
 
-/// The cluster that a path of a user means: `user:<name>`, with the path below it.
+/// The cluster of a user's path: `user:<name>`, with the path below it.
 pub(super) fn of_path(segments: &[&str]) -> Option<(Name, usize)> {
     match segments {
         [USERS, user, ..] => Some((ids::home_cluster(user).into(), 2)),

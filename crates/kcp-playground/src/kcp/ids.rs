@@ -1,21 +1,21 @@
-//! The names that kcp derives by hashing: cluster ids, claim labels, home clusters, binding names.
+//! The names that kcp derives by hashing: cluster ids, claim labels, home clusters, names of bindings.
 //!
-//! Every one is a SHA-224 digest read as one big-endian number and written in base 36 or 62. Pure:
-//! randomness is handed in.
+//! Each is a SHA-224 digest, interpreted as a big-endian number and written in base 36 or 62. Pure: the caller passes
+//! the randomness.
 
 use sha2::{Digest, Sha224};
 
 use crate::catalog::Stage;
 
-/// Prefix of the label by which an accepted permission claim is written on the claimed object.
+/// The prefix of the label for an accepted permission claim on the claimed object.
 pub(crate) const CLAIM_LABEL_PREFIX: &str = "claimed.internal.apis.kcp.io/";
-/// Label of a binding that names its export, hashed.
+/// The label of a binding with the hash of its export.
 pub(crate) const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
 
 const BASE62: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const BASE36: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// The digits of a big-endian number; an empty or zero number has none.
+/// The digits of a big-endian number; none for zero or an empty number.
 fn digits(number: &[u8], alphabet: &[u8]) -> String {
     let base = alphabet.len();
     let mut rest = number.to_vec();
@@ -47,8 +47,8 @@ fn base36_padded(number: &[u8]) -> String {
     "0".repeat(zeros) + &digits(number, BASE36)
 }
 
-/// The id of a new logical cluster: 16 characters of `[0-9a-z]`. Sixteen exactly: naming templates
-/// of agents render the length.
+/// The id of a new logical cluster: exactly 16 characters of `[0-9a-z]`, because naming templates of agents render the
+/// length.
 pub(crate) fn cluster_id(entropy: &[u8; 32]) -> String {
     let mut id = base36_padded(&sha224(entropy));
     while id.len() < 16 {
@@ -70,7 +70,7 @@ pub(crate) fn shard_hash(shard: &str) -> String {
     hash
 }
 
-/// The hash by which an export is named in labels: `<cluster id>:<export name>`.
+/// The hash of an export's name in labels: `<cluster id>:<export name>`.
 pub(crate) fn export_hash(cluster: &str, export: &str) -> String {
     base62(&format!("{cluster}:{export}"))
 }
@@ -80,12 +80,12 @@ pub(crate) fn claim_label_key(cluster: &str, export: &str) -> String {
     format!("{CLAIM_LABEL_PREFIX}{}", export_hash(cluster, export))
 }
 
-/// The label value for one claim: which resource of which identity.
+/// The label value of one claim: its resource and identity.
 pub(crate) fn claim_label_value(group: &str, resource: &str, identity: &str) -> String {
     base62(&claim_json(group, resource, identity))
 }
 
-/// The claim as compact JSON in a field order of its own, which is what gets hashed.
+/// The claim as compact JSON with its own order of fields, for the hash.
 fn claim_json(group: &str, resource: &str, identity: &str) -> String {
     let quote = |text: &str| serde_json::Value::from(text).to_string();
     let mut fields = Vec::new();
@@ -99,20 +99,20 @@ fn claim_json(group: &str, resource: &str, identity: &str) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// The constant label value that a binding carries for its own export.
+/// The constant label value of a binding for its own export.
 pub(crate) fn reflexive_claim_value() -> String {
     let raw: Vec<u8> = (0..28u8).map(|n| n % 10).collect();
     digits(&raw, BASE62)
 }
 
-/// The name of a binding that a workspace type asks for: the export's name and five characters.
+/// The name of a binding that a workspace type requires: the export's name and five characters.
 pub(crate) fn default_binding_name(cluster: &str, export_path: &str, export: &str) -> String {
     let mut suffix = base62(&format!("{cluster}|{export_path}|{export}")).to_lowercase();
     suffix.truncate(5);
     format!("{export}-{suffix}")
 }
 
-/// What the labels begin with that mark logical clusters waiting for somebody.
+/// The prefix of labels on logical clusters that wait for initializers or terminators.
 pub(crate) fn stage_prefix(stage: Stage) -> &'static str {
     match stage {
         Stage::Initializing => "initializer.internal.kcp.io/",
@@ -120,7 +120,7 @@ pub(crate) fn stage_prefix(stage: Stage) -> &'static str {
     }
 }
 
-/// The label that marks logical clusters waiting for an initializer or a terminator.
+/// The label on logical clusters that wait for an initializer or a terminator.
 pub(crate) fn stage_label(stage: Stage, name: &str) -> (String, String) {
     let mut hash = base36_padded(&sha224(name.as_bytes()));
     let value = hash.clone();

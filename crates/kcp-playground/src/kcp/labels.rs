@@ -1,5 +1,4 @@
-//! Claim labels: written on an object in the same transaction as the object itself, and anew when what
-//! a cluster accepts changes.
+//! Claim labels: written in the transaction of the object, and updated when the accepted claims of a cluster change.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,13 +13,13 @@ use super::{ids, objects, tree};
 use crate::status::Status;
 use crate::store::{Key, Name, Range, Read, Settler, Stored, Tx};
 
-/// The revisions of a cluster's bindings, and what these accept.
+/// The revisions of a cluster's bindings, and their accepted claims.
 type AcceptedClaims = (Vec<u64>, Arc<[Accepted]>);
 
-/// Keeps claim labels in step.
+/// Updates claim labels.
 pub(super) struct ClaimLabelSettler {
     delays: Arc<Delays>,
-    /// By cluster: the bindings that it was made of, and what they accept.
+    /// By cluster: the bindings, and their accepted claims.
     accepted: Mutex<HashMap<Name, AcceptedClaims>>,
 }
 
@@ -49,7 +48,7 @@ impl ClaimLabelSettler {
         }
     }
 
-    /// The claims that a cluster accepts of exports that are there.
+    /// The claims of existing exports that a cluster accepts.
     fn accepted(&self, read: &dyn Read, cluster: &Name) -> Arc<[Accepted]> {
         let bindings = read.list(&Range::in_cluster(&tree::BINDINGS, cluster));
         let revisions: Vec<u64> = bindings.iter().map(|stored| stored.revision).collect();
@@ -70,7 +69,7 @@ impl ClaimLabelSettler {
                 }
                 let name = objects::text(binding, "/spec/reference/export/name");
                 let export = tree::EXPORTS.key(owner, "", name);
-                // Its bindings change with an export that goes or comes back, so the cache follows.
+                // When an export is deleted or created again, its bindings change too, so the cache is updated.
                 if read.get(&export).is_none() {
                     return Vec::new();
                 }
@@ -85,9 +84,9 @@ impl ClaimLabelSettler {
         accepted
     }
 
-    /// Everything in a cluster whose bindings have changed.
+    /// All objects in a cluster whose bindings have changed.
     pub(super) fn relabel_cluster(&self, tx: &mut Tx<'_>, cluster: &Name) -> Result<(), Status> {
-        // Asked once: while a transaction changes bindings, each answer is made anew.
+        // Computed once: while a transaction changes bindings, nothing is cached.
         let accepted = self.accepted(tx, cluster);
         for table in Read::tables(tx) {
             for stored in tx.list(&Range::in_cluster(&table, cluster)) {
@@ -98,7 +97,7 @@ impl ClaimLabelSettler {
     }
 }
 
-/// Brings the labels of one object in step with what its cluster accepts.
+/// Updates the claim labels of one object.
 fn relabel(tx: &mut Tx<'_>, key: &Key, accepted: &[Accepted]) -> Result<(), Status> {
     let Some(stored) = tx.get(key) else {
         return Ok(());
@@ -147,7 +146,7 @@ fn relabel(tx: &mut Tx<'_>, key: &Key, accepted: &[Accepted]) -> Result<(), Stat
     tx.put(key, object)
 }
 
-/// The export that a binding is bound to: it may always see its own bindings.
+/// The export of a binding, which can always see its own bindings.
 fn own_export(key: &Key, stored: &Stored) -> Option<ExportName> {
     if key.table != *tree::BINDINGS {
         return None;

@@ -1,4 +1,4 @@
-//! Objects that kcp's own controllers make and change.
+//! Objects that kcp's own controllers create and change.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::status::Status;
 use crate::store::{Key, Tx};
 use kube_lang::object::{Gvk, Object};
 
-/// A new object with an identity, for a controller to fill in and put.
+/// A new object with an identity, for a controller to complete and store.
 pub(super) fn new(tx: &Tx<'_>, gvk: &Gvk, key: &Key) -> Object {
     let namespace = Some(&**key.namespace()).filter(|namespace| !namespace.is_empty());
     let mut object = Object::empty(gvk, namespace, key.name());
@@ -19,7 +19,7 @@ pub(super) fn new(tx: &Tx<'_>, gvk: &Gvk, key: &Key) -> Object {
     object
 }
 
-/// Writes what has changed; a write wakes all controllers again, so nothing else is written.
+/// Writes an object if it changed. Every write calls all controllers again.
 pub(super) fn put_changed(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<bool, Status> {
     let same = tx.get(key).is_some_and(|stored| *stored.cached() == object);
     if same {
@@ -29,12 +29,12 @@ pub(super) fn put_changed(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<
     Ok(true)
 }
 
-/// The same, for an object that was changed as plain JSON.
+/// Like [`put_changed`], for an object that was changed as plain JSON.
 pub(super) fn put_value(tx: &mut Tx<'_>, key: &Key, value: Value) -> Result<bool, Status> {
     put_changed(tx, key, Object::new(value).map_err(Status::internal)?)
 }
 
-/// A finalizer more, if it is not there.
+/// Adds a finalizer, if it is missing.
 pub(super) fn add_finalizer(object: &mut Object, finalizer: &str) {
     if object.has_finalizer(finalizer) {
         return;
@@ -46,7 +46,7 @@ pub(super) fn add_finalizer(object: &mut Object, finalizer: &str) {
         .insert("finalizers".into(), all.into());
 }
 
-/// A finalizer less. Says whether the object is free to go: in deletion, and held by none.
+/// Removes a finalizer. Returns whether the object can be removed: it is in deletion and has no finalizers left.
 pub(super) fn drop_finalizer(object: &mut Object, finalizer: &str) -> bool {
     let left: Vec<Value> = object
         .finalizers()
@@ -63,7 +63,7 @@ pub(super) fn drop_finalizer(object: &mut Object, finalizer: &str) -> bool {
     free
 }
 
-/// Text at a path into a document; empty where there is none.
+/// The string at a path of a document; empty if it is missing.
 pub(super) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value
         .pointer(pointer)

@@ -1,12 +1,11 @@
-//! The grammar of workspace paths and of the cluster segment in URLs. Resolution needs the store and
-//! is elsewhere.
+//! The grammar of workspace paths, and of the cluster segment in URLs. Another module resolves them, with the store.
 
 use std::fmt;
 
 /// The longest segment of a path.
 const LONGEST_SEGMENT: usize = 63;
 
-/// What stands between `/clusters/` and the next slash.
+/// The text between `/clusters/` and the next slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterRef {
     /// `*`: every cluster.
@@ -14,11 +13,11 @@ pub(crate) enum ClusterRef {
     Path(Path),
 }
 
-/// A non-empty list of names joined by colons; the first may also be the id of a logical cluster.
+/// A non-empty list of names separated by colons; the first may also be the id of a logical cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Path(String);
 
-/// Why a text is no cluster reference.
+/// The reason why a text is not a cluster reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ClusterPathError {
     #[error("invalid cluster: {0:?} does not match the regex")]
@@ -77,7 +76,7 @@ pub(crate) fn parent(path: &str) -> Option<&str> {
     path.rsplit_once(':').map(|(parent, _)| parent)
 }
 
-/// Lower-case letters, digits and inner dashes.
+/// Lower-case letters, digits, and dashes between them.
 fn is_segment(text: &str) -> bool {
     let edge = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();

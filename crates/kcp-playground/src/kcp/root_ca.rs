@@ -1,4 +1,4 @@
-//! What every namespace of a workspace comes with: the certificate by which the server is known, and an account.
+//! The default objects in every namespace of a workspace: the CA certificate of the server, and a `ServiceAccount`.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ const ABOUT: &str = "Contains a CA bundle that can be used to verify the kube-ap
     internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
     guaranteed across distributions of Kubernetes clusters.";
 
-/// Makes them, and makes them again.
+/// Creates these objects, and creates them again after a deletion.
 pub(super) struct RootCa {
     /// In PEM.
     pub(super) certificate: String,

@@ -1,4 +1,4 @@
-//! Which scope an address means.
+//! Maps paths to scopes.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct KcpRouter {
 impl Router for KcpRouter {
     fn route(&self, address: &Address, _user: &User) -> Result<Scope, Status> {
         match &address.front {
-            // Probes and the version are asked for without a cluster, and root answers as well as any.
+            // Probes and the version do not depend on a cluster, so root answers requests without one.
             Front::Top if is_probe(&address.path) => Ok(Scope::Cluster(tree::ROOT.into())),
             Front::Top => Err(Status::new(
                 404,
@@ -54,7 +54,7 @@ impl Router for KcpRouter {
                 let (owner, export) = (owner.as_str().into(), export.as_str().into());
                 Ok(match parse(cluster)? {
                     ClusterRef::Wildcard => Scope::ExportWildcard { owner, export },
-                    // Ids only: a path is the id of no cluster, and nothing is bound in it.
+                    // Only ids: a path is not the id of a cluster, and nothing is bound there.
                     ClusterRef::Path(path) => Scope::ExportCluster {
                         owner,
                         export,

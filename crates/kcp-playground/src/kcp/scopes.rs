@@ -1,4 +1,4 @@
-//! What the clusters and the virtual workspaces of kcp serve.
+//! The catalogs of the clusters and virtual workspaces of kcp.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct KcpScopes {
     defined: custom::Compiled,
     bound: Arc<CompiledSchemas>,
     views: Views,
-    /// By cluster: definitions and bindings that the catalog was made of.
+    /// By cluster: the definitions and bindings that the catalog was built from.
     catalogs: Mutex<HashMap<Name, (MadeOf, Arc<Catalog>)>>,
 }
 

@@ -10,7 +10,7 @@ use crate::custom::{self, Origin};
 use crate::status::Status;
 use kube_schema::crd::Definition;
 
-/// Served in every cluster. The last two are bound by default too, but nobody can unbind them.
+/// Served in every cluster. The last two are bound by default too, but cannot be unbound.
 const GROUPS: [&str; 4] = [
     "apis.kcp.io",
     "core.kcp.io",
@@ -41,7 +41,7 @@ pub(super) fn resources() -> Result<Vec<Arc<Resource>>, Status> {
     Ok(resources)
 }
 
-/// A definition as an `APIResourceSchema`, by which `root` exports it.
+/// A definition as an `APIResourceSchema`, in which form `root` exports it.
 pub(super) fn schema_of(spec: &Value) -> Value {
     let plural = spec["names"]["plural"].as_str().unwrap_or_default();
     let group = spec["group"].as_str().unwrap_or_default();
@@ -72,7 +72,7 @@ fn equip(resource: &mut Resource) {
     resource.strategy = Some(strategy);
     if resource.version != resource.storage_version {
         resource.conversion = Some(Arc::new(apis::ExportVersions));
-        // What it converts to has other fields than what is stored.
+        // The converted object has other fields than the stored one.
         resource.storage_schema = None;
     }
 }

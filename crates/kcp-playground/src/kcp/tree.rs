@@ -1,4 +1,4 @@
-//! The tree of workspaces: which cluster a path means, and which path a cluster has.
+//! The tree of workspaces: the cluster of a path, and the path of a cluster.
 
 use std::sync::LazyLock;
 
@@ -9,11 +9,11 @@ use super::paths::Path;
 use crate::status::Status;
 use crate::store::{Key, Name, Read, Stored, Table};
 
-/// The cluster that everything hangs from.
+/// The cluster at the root of the tree.
 pub(crate) const ROOT: &str = "root";
 /// The name of the one `LogicalCluster` object of a cluster.
 pub(super) const CLUSTER: &str = "cluster";
-/// Where clients read a cluster's path.
+/// The annotation with the path of a cluster, for clients.
 pub(super) const PATH: &str = "kcp.io/path";
 
 macro_rules! tables {
@@ -35,23 +35,23 @@ tables! {
     ESTABLISHED: "internal.kcp.io" "establishedschemas";
 }
 
-/// Where the object that stands for a cluster is kept.
+/// The key of the object that represents a cluster.
 pub(super) fn cluster_key(cluster: &str) -> Key {
     CLUSTERS.key(cluster, "", CLUSTER)
 }
 
-/// Whether there is such a cluster.
+/// Whether the cluster exists.
 pub(crate) fn exists(read: &dyn Read, cluster: &str) -> bool {
     read.get(&cluster_key(cluster)).is_some()
 }
 
-/// The path that a cluster is known by.
+/// The path of a cluster.
 pub(crate) fn path_of(read: &dyn Read, cluster: &str) -> Option<String> {
     let stored = read.get(&cluster_key(cluster))?;
     stored.cached().annotation(PATH).map(str::to_owned)
 }
 
-/// The cluster that a path means; `None` where some part of it is not there.
+/// The cluster of a path; `None` if a part of the path does not exist.
 pub(crate) fn find(read: &dyn Read, path: &str) -> Option<Name> {
     let segments: Vec<&str> = path.split(':').collect();
     let (mut at, below) = match home::of_path(&segments) {
@@ -68,14 +68,14 @@ pub(crate) fn find(read: &dyn Read, path: &str) -> Option<Name> {
     Some(at)
 }
 
-/// The cluster that a workspace has been given.
+/// The cluster of a workspace.
 pub(super) fn cluster_of(workspace: &Stored) -> Option<Name> {
     let spec = workspace.cached().root().get("spec")?;
     let cluster = spec.get("cluster").and_then(Value::as_str)?;
     (!cluster.is_empty()).then(|| cluster.into())
 }
 
-/// The cluster that a path means, refused as kcp does where there is none.
+/// The cluster of a path, or kcp's error if it does not exist.
 pub(crate) fn resolve(read: &dyn Read, path: &Path) -> Result<Name, Status> {
     if let Some(cluster) = find(read, path.as_str()) {
         return Ok(cluster);

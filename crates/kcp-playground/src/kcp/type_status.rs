@@ -1,5 +1,5 @@
-//! `WorkspaceType`: where its initializers and terminators work, and the bindings that it keeps up in
-//! workspaces that are there already.
+//! `WorkspaceType`: the URLs of its initializers and terminators, and the bindings that it maintains in existing
+//! workspaces.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::catalog::Stage;
 use crate::status::Status;
 use crate::store::{Key, Name, Range, Settler, Tx};
 
-/// Keeps types, and what they ask for, in step.
+/// Reconciles types and their requirements.
 pub(super) struct WorkspaceTypeSettler {
     pub(super) base_url: BaseUrl,
 }
@@ -25,7 +25,7 @@ impl Settler for WorkspaceTypeSettler {
         for key in changed {
             if key.table == *tree::TYPES {
                 self.settle_type(tx, key)?;
-                // Any other may extend it.
+                // Any other type may extend it.
                 let all = tx.list(&Range::everywhere(&tree::CLUSTERS));
                 touched.extend(all.iter().map(|stored| stored.key.cluster().clone()));
             } else if key.table == *tree::BINDINGS && tx.get(key).is_none() {
@@ -67,7 +67,7 @@ impl WorkspaceTypeSettler {
     }
 }
 
-/// Binds a cluster to what its type keeps it bound to.
+/// Creates the bindings that a type maintains in a cluster.
 fn maintain(tx: &mut Tx<'_>, cluster: &Name) -> Result<(), Status> {
     let Some(stored) = tx.get(&tree::cluster_key(cluster)) else {
         return Ok(());

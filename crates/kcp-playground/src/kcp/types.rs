@@ -1,18 +1,18 @@
-//! Workspace types: which type a new workspace gets, and where it may stand. Pure: types are looked up
-//! through a function.
+//! Workspace types: the type of a new workspace, and its allowed parents. Pure: the caller passes a function that looks
+//! up types.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-/// A workspace type by the path of its workspace and its name; written `path:name`.
+/// A workspace type, by the path of its workspace and its name: `path:name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TypeRef {
     pub path: String,
     pub name: String,
 }
 
-/// The parts of a `WorkspaceType` that decide anything here.
+/// The relevant parts of a `WorkspaceType`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkspaceType {
     pub name: TypeRef,
@@ -24,13 +24,13 @@ pub(crate) struct WorkspaceType {
     pub bindings: Vec<(String, String)>,
     pub initializer: bool,
     pub terminator: bool,
-    /// What its workspaces are labelled with.
+    /// The labels of its workspaces.
     pub labels: Vec<(String, String)>,
-    /// Whether the bindings are kept in workspaces that are there already.
+    /// Whether the bindings are maintained in existing workspaces.
     pub maintains: bool,
 }
 
-/// Which types may stand above or below.
+/// The types that are allowed as parents or children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     Any,
@@ -38,7 +38,7 @@ pub(crate) enum Limit {
     Only(Vec<TypeRef>),
 }
 
-/// Why a workspace may not be made.
+/// The reason why a workspace may not be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WorkspaceTypeError {
     #[error("workspace type {0} cannot be resolved")]
@@ -73,13 +73,13 @@ impl TypeRef {
         }
     }
 
-    /// Reads `path:name`.
+    /// Parses `path:name`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (path, name) = text.rsplit_once(':')?;
         Some(Self::new(path, name))
     }
 
-    /// Reads `{name, path}`, with the path of the type that says it where none is given.
+    /// Reads `{name, path}`. The default path is that of the type that contains the reference.
     fn of(value: &Value, home: &str) -> Option<Self> {
         let name = value["name"].as_str()?;
         let path = value["path"].as_str().filter(|p| !p.is_empty());
@@ -88,7 +88,7 @@ impl TypeRef {
 }
 
 impl WorkspaceType {
-    /// Reads a `WorkspaceType` object that lives in the workspace of a path.
+    /// Reads a `WorkspaceType` object in the workspace with a path.
     pub(crate) fn read(object: &Value, path: &str) -> Self {
         let spec = &object["spec"];
         let list = |value: &Value| -> Vec<TypeRef> {
@@ -136,7 +136,7 @@ impl WorkspaceType {
     }
 }
 
-/// A type with all that it extends, itself first. Cycles end.
+/// A type and all types that it extends, itself first. Cycles end.
 pub(crate) fn with_extended(
     start: &TypeRef,
     lookup: &dyn Fn(&TypeRef) -> Option<WorkspaceType>,
@@ -155,8 +155,8 @@ pub(crate) fn with_extended(
     Ok(found)
 }
 
-/// Whether a workspace of one type may be a child of one of another; both with all they extend,
-/// themselves first.
+/// Whether a workspace of one type may be a child of a workspace of another. Both are given with all types that they
+/// extend, themselves first.
 pub(crate) fn check_child(
     parent: &[WorkspaceType],
     child: &[WorkspaceType],
@@ -193,8 +193,7 @@ fn permits(limit: &Limit, types: &[WorkspaceType]) -> bool {
     }
 }
 
-/// Where to look for a type that was named without a path: here, then each workspace above, then
-/// `root`.
+/// The places to look up a type that was named without a path: this workspace, then each one above, then `root`.
 pub(crate) fn search_paths(here: &str) -> Vec<&str> {
     let mut paths = vec![here];
     let mut at = here;
@@ -208,7 +207,7 @@ pub(crate) fn search_paths(here: &str) -> Vec<&str> {
     paths
 }
 
-/// The types that `root` comes with: name and spec.
+/// The types in `root`: name and spec.
 pub(crate) fn built_in() -> Vec<(&'static str, Value)> {
     let universal = json!({"name": "universal", "path": "root"});
     let organization = json!({"name": "organization", "path": "root"});

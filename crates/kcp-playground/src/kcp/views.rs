@@ -1,4 +1,4 @@
-//! An export's virtual workspace: its own APIs and what it claims, in the clusters that are bound to it.
+//! The virtual workspace of an export: its own APIs and the claimed resources, in the clusters that are bound to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::custom;
 use crate::status::Status;
 use crate::store::{Name, Range, Read, Stored, Table};
 
-/// A catalog, and the revisions of what it was made of.
+/// A catalog, and the revisions of the objects that it was built from.
 type CachedCatalog = (Vec<u64>, Arc<Catalog>);
 
-/// Makes the catalogs of virtual workspaces.
+/// Builds the catalogs of virtual workspaces.
 pub(super) struct Views {
     builtin: Vec<Arc<Resource>>,
     system: Vec<Arc<Resource>>,
     compiled: Arc<CompiledSchemas>,
-    /// By export: the revisions of what it was made of.
+    /// By export: the catalog, with the revisions of its inputs.
     catalogs: Mutex<HashMap<ExportName, CachedCatalog>>,
 }
 
@@ -41,7 +41,7 @@ impl Views {
         }
     }
 
-    /// What an export's virtual workspace serves, in all clusters alike.
+    /// The resources of an export's virtual workspace, the same in all clusters.
     pub(super) fn catalog(
         &self,
         read: &dyn Read,
@@ -94,7 +94,7 @@ impl Views {
         catalog
     }
 
-    /// What a claim adds, each object of it only where it is labelled.
+    /// The resources of a claim. Only objects with the claim's label are visible.
     fn claimed(&self, read: &dyn Read, export: &ExportName, claim: &Value) -> Vec<Resource> {
         let text = |field: &str| objects::text(claim, &format!("/{field}"));
         let (group, resource) = claims::normalised(text("group"), text("resource"));
@@ -124,7 +124,7 @@ impl Views {
             .collect()
     }
 
-    /// A resource that some other export exports under an identity.
+    /// A resource that another export exports with an identity.
     fn of_identity(
         &self,
         read: &dyn Read,
@@ -148,7 +148,7 @@ impl Views {
         Vec::new()
     }
 
-    /// What a schema serves; with another schema, watches end.
+    /// The resource of a schema. Watches end when the schema changes.
     fn of_schema(&self, schema: &Stored, identity: &str) -> Vec<Arc<Resource>> {
         let incarnation = custom::hash(schema.cached().uid());
         let resources = self.compiled.schema(schema, identity).into_iter();
@@ -160,7 +160,7 @@ impl Views {
     }
 }
 
-/// What is said where a view is of no export: by a cluster that is there, or, for a path, by the server.
+/// The error for a view of a missing export: of an existing cluster, or, for a path, of the server.
 fn no_export(read: &dyn Read, export: &ExportName) -> Status {
     let name = &export.name;
     if export.cluster.contains(':') || tree::exists(read, &export.cluster) {
@@ -174,7 +174,7 @@ fn is_binding(resource: &Resource) -> bool {
     resource.table == *tree::BINDINGS
 }
 
-/// The revisions of everything that a catalog is made of; `None` while a transaction changes some of it.
+/// The revisions of all inputs of a catalog; `None` while a transaction changes one of them.
 fn fingerprint(
     read: &dyn Read,
     export: &ExportName,
@@ -184,7 +184,7 @@ fn fingerprint(
     let mut revisions = vec![revision];
     for (_, _, schema) in exports::resources(value) {
         let stored = read.get(&bound::schema_key(&export.cluster, schema));
-        // One that is missing counts as revision 1, which no object has.
+        // A missing object counts as revision 1, which no object has.
         revisions.push(stored.map_or(1, |stored| stored.revision));
     }
     let foreign = objects::items(value, "/spec/permissionClaims")
@@ -192,7 +192,7 @@ fn fingerprint(
     if foreign {
         let others = read.list(&Range::everywhere(&tree::EXPORTS));
         revisions.extend(others.iter().map(|stored| stored.revision));
-        // A schema that an export names may come after the export.
+        // A schema may be created after the export that names it.
         let schemas = read.list(&Range::everywhere(&tree::SCHEMAS));
         revisions.push(1);
         revisions.extend(schemas.iter().map(|stored| stored.revision));
@@ -200,7 +200,7 @@ fn fingerprint(
     revisions.iter().all(|r| *r > 0).then_some(revisions)
 }
 
-/// Whether a cluster lets an export do something with a resource: by what it bound, by what it accepts.
+/// Whether a cluster allows an export to access a resource: as a bound resource, or by an accepted claim.
 pub(super) fn authorize(
     read: &dyn Read,
     export: &ExportName,
@@ -245,14 +245,14 @@ pub(super) fn authorize(
     if both { Ok(()) } else { refused() }
 }
 
-/// Whether a claim is about a resource.
+/// Whether a claim is for a resource.
 fn claims_it(claim: &Value, table: &Table) -> bool {
     let text = |field: &str| objects::text(claim, &format!("/{field}"));
     let names = claims::normalised(text("group"), text("resource"));
     names == (&*table.group, &*table.resource) && text("identityHash") == &*table.identity
 }
 
-/// The labels that an object must have, so that the claim under which it is written covers it.
+/// The labels that an object must have, so that the claim that allows its write covers it.
 pub(super) fn labels(
     read: &dyn Read,
     export: &ExportName,
@@ -271,7 +271,7 @@ pub(super) fn labels(
         .collect()
 }
 
-/// The binding by which a cluster is bound to an export.
+/// The binding of a cluster to an export.
 fn binding_of(read: &dyn Read, export: &ExportName, cluster: &Name) -> Option<Arc<Stored>> {
     read.list(&Range::in_cluster(&tree::BINDINGS, cluster))
         .into_iter()

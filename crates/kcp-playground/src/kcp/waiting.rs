@@ -1,5 +1,5 @@
-//! Clusters that wait for an initializer or a terminator, and the virtual workspaces in which these see
-//! them: `/services/initializingworkspaces/<cluster>:<type>/clusters/…`, and `terminatingworkspaces`.
+//! Clusters that wait for an initializer or a terminator, and their virtual workspaces:
+//! `/services/initializingworkspaces/<cluster>:<type>/clusters/…`, and `terminatingworkspaces`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::store::{Name, Read};
 use kube_lang::object::Object;
 
 impl Stage {
-    /// The phase of a cluster that waits.
+    /// The phase in which a cluster waits.
     pub(super) fn phase(self) -> &'static str {
         match self {
             Self::Initializing => "Initializing",
@@ -19,7 +19,7 @@ impl Stage {
         }
     }
 
-    /// Where a cluster says for whom it waits.
+    /// The field of a cluster that names the initializers or terminators that it waits for.
     pub(super) fn field(self) -> &'static str {
         match self {
             Self::Initializing => "/status/initializers",
@@ -38,27 +38,27 @@ impl Stage {
 /// Both, in the order of a cluster's life.
 pub(super) const STAGES: [Stage; 2] = [Stage::Initializing, Stage::Terminating];
 
-/// What a type is called among initializers and terminators: by the id of its cluster.
+/// The name of a type among initializers and terminators, with the id of its cluster.
 pub(super) fn name_of(read: &dyn Read, of_type: &TypeRef) -> Option<String> {
     let cluster = tree::find(read, &of_type.path)?;
     Some(format!("{cluster}:{}", of_type.name))
 }
 
-/// The name that an address means: it may have the path of the type's cluster, too.
+/// The name in a URL, which may also contain the path of the type's cluster.
 pub(super) fn canonical(read: &dyn Read, name: &str) -> Name {
     TypeRef::parse(name)
         .and_then(|of_type| name_of(read, &of_type))
         .map_or_else(|| name.into(), Into::into)
 }
 
-/// Whether a cluster waits for somebody.
+/// Whether a cluster waits for this initializer or terminator.
 fn waits(cluster: &Object, stage: Stage, name: &str) -> bool {
     let value = cluster.as_value();
     objects::text(value, "/status/phase") == stage.phase()
         && objects::items(value, stage.field()).any(|waits_for| waits_for == name)
 }
 
-/// Marks a cluster by labels with those whom it waits for.
+/// Labels a cluster with the initializers or terminators that it waits for.
 pub(super) fn label(cluster: &mut Object) {
     let mut wanted = Vec::new();
     for stage in STAGES {
@@ -85,7 +85,7 @@ pub(super) fn label(cluster: &mut Object) {
     }
 }
 
-/// What such a virtual workspace serves: the clusters that wait, or, in one of them, everything.
+/// The resources of such a virtual workspace: the clusters that wait or, within one of them, everything.
 pub(super) fn catalog(
     read: &dyn Read,
     (stage, name): (Stage, &Name),
@@ -119,7 +119,7 @@ pub(super) fn catalog(
     Ok(Arc::new(catalog))
 }
 
-/// Logical clusters as those see them for whom they wait.
+/// Logical clusters, as their initializers and terminators see them.
 fn shown(clusters: &Resource, stage: Stage, name: &str, cluster: Option<&Name>) -> Resource {
     let mut shown = clusters.clone();
     let (key, value) = ids::stage_label(stage, name);

@@ -1,7 +1,7 @@
-//! Workspaces: what a new one is, how it gets its cluster, and how it goes with all that is in it.
+//! Workspaces: their defaults, the creation of their cluster, and their deletion with all content.
 //!
-//! Their creation is two transactions, as clients expect: the answer to a create says `Scheduling`,
-//! and a moment later [`schedule`] makes the cluster. Everything else is settled with the write.
+//! Creation takes two transactions, as clients expect: the answer to a create says `Scheduling`, and [`schedule`]
+//! creates the cluster a moment later. All other changes are settled within the write.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -20,13 +20,13 @@ use crate::store::{Key, Name, Range, Read, Settler, Stored, Table, Tx};
 use kube_lang::object::Object;
 use kube_schema::field::FieldError;
 
-/// The address of the server, known as soon as it listens.
+/// The URL of the server, known once it listens.
 pub(crate) type BaseUrl = Arc<OnceLock<String>>;
 
 const FINALIZER: &str = "core.kcp.io/logicalcluster";
 const CLUSTER: &str = "internal.tenancy.kcp.io/cluster";
 const SHARD_HASH: &str = "internal.tenancy.kcp.io/shard";
-/// Done by the server itself.
+/// The initializer that the server itself executes.
 const UNIVERSAL: &str = "root:universal";
 
 /// The rules of the kind.
@@ -39,7 +39,7 @@ impl Strategy for Workspaces {
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
-        // A user who could name the cluster of a workspace could have any other emptied with it.
+        // If a user could set the cluster of a workspace, the deletion of the workspace would empty another cluster.
         for field in ["cluster", "URL"] {
             let at = format!("/spec/{field}");
             let was = admission
@@ -70,7 +70,7 @@ impl Strategy for Workspaces {
         *object = Object::new(value).map_err(Status::internal)?;
         object.set_annotation(OWNER, &user_info(admission.user).to_string());
         for (key, value) in lookup(read, &chosen).map_or_else(Vec::new, |found| found.labels) {
-            // What the user says goes before what the type says.
+            // The user's labels take precedence over those of the type.
             if object.label(&key).is_none() {
                 object.set_label(&key, &value);
             }
@@ -114,7 +114,7 @@ impl Strategy for Workspaces {
     }
 }
 
-/// Puts back what is the server's own: without its finalizer a workspace would go and leave its cluster.
+/// Restores the server's own fields: without its finalizer, a workspace would be removed and leave its cluster.
 fn keep(old: &Object, object: &mut Object) {
     if old.has_finalizer(FINALIZER) {
         objects::add_finalizer(object, FINALIZER);
@@ -142,7 +142,7 @@ pub(super) fn user_info(user: &User) -> Value {
     info
 }
 
-/// The type that a new workspace is of, if it may be there.
+/// The type of a new workspace, if it is allowed there.
 fn choose_type(read: &dyn Read, parent: &str, workspace: &Object) -> Result<TypeRef, String> {
     let here = tree::path_of(read, parent).unwrap_or_else(|| parent.to_owned());
     let parent_type = read
@@ -182,18 +182,18 @@ fn lookup(read: &dyn Read, name: &TypeRef) -> Option<WorkspaceType> {
     Some(WorkspaceType::read(stored.cached().as_value(), &name.path))
 }
 
-/// What a type asks for its clusters.
+/// The requirements of a type for its clusters.
 #[derive(Default)]
 pub(super) struct Demands {
     /// Path and name of the exports to bind.
     pub(super) bindings: Vec<(String, String)>,
-    /// What somebody else has to do before a cluster is ready.
+    /// The initializers that have to finish before a cluster is ready.
     pub(super) initializers: Vec<String>,
-    /// What somebody else has to do before a cluster goes.
+    /// The terminators that have to finish before a cluster is removed.
     pub(super) terminators: Vec<String>,
 }
 
-/// What a type with all that it extends asks for.
+/// The requirements of a type and all types that it extends.
 pub(super) fn demands(read: &dyn Read, of_type: &TypeRef) -> Result<Demands, String> {
     let mut demands = Demands::default();
     for part in whole(read, of_type)? {
@@ -213,7 +213,7 @@ pub(super) fn demands(read: &dyn Read, of_type: &TypeRef) -> Result<Demands, Str
     Ok(demands)
 }
 
-/// The bindings that a type, with all that it extends, keeps in clusters that are there already.
+/// The bindings that a type, with all types that it extends, maintains in existing clusters.
 pub(super) fn maintained(read: &dyn Read, of_type: &TypeRef) -> Vec<(String, String)> {
     let parts = whole(read, of_type).unwrap_or_default();
     let maintaining = parts.into_iter().filter(|part| part.maintains);
@@ -222,21 +222,21 @@ pub(super) fn maintained(read: &dyn Read, of_type: &TypeRef) -> Vec<(String, Str
 
 /// Whether a workspace has no cluster yet.
 fn waits(stored: &Stored) -> bool {
-    // The label is written by the server alone and read without a look at the object.
+    // Only the server sets the label, which can be read without parsing the object.
     let phase = stored.labels.get(PHASE);
     (phase.is_none() || phase == Some("Scheduling"))
         && tree::cluster_of(stored).is_none()
         && !stored.cached().in_deletion()
 }
 
-/// The workspaces that have no cluster yet.
+/// The workspaces without a cluster.
 pub(super) fn waiting(read: &dyn Read) -> Vec<Key> {
     let workspaces = read.list(&Range::everywhere(&tree::WORKSPACES));
     let waiting = workspaces.iter().filter(|stored| waits(stored));
     waiting.map(|stored| stored.key.clone()).collect()
 }
 
-/// Gives a workspace that waits for it a cluster.
+/// Creates the cluster of a workspace that waits for it.
 pub(super) fn schedule(tx: &mut Tx<'_>, key: &Key, base_url: &str) -> Result<(), Status> {
     match tx.get(key).filter(|stored| waits(stored)) {
         Some(stored) => schedule_one(tx, key, stored.object(), base_url),
@@ -294,7 +294,7 @@ fn schedule_one(
     Ok(())
 }
 
-/// Says what keeps a workspace from being scheduled.
+/// Writes the reason why a workspace cannot be scheduled.
 fn postpone(tx: &mut Tx<'_>, key: &Key, workspace: Object, why: &str) -> Result<(), Status> {
     let mut value = workspace.into_value();
     let now = timestamp(tx);
@@ -304,7 +304,7 @@ fn postpone(tx: &mut Tx<'_>, key: &Key, workspace: Object, why: &str) -> Result<
     Ok(())
 }
 
-/// Phase and conditions of a workspace that has a cluster.
+/// Phase and conditions of a workspace with a cluster.
 fn state(tx: &Tx<'_>, value: &mut Value, initializers: &[String]) {
     let ready = initializers.is_empty();
     let phase = if ready { "Ready" } else { "Initializing" };
@@ -331,7 +331,7 @@ fn state(tx: &Tx<'_>, value: &mut Value, initializers: &[String]) {
     conditions::set(value, &stated, &now);
 }
 
-/// Whether a workspace, or its cluster, still waits for somebody.
+/// The condition that shows whether a workspace, or its cluster, still waits for an initializer.
 pub(super) fn initialized(initializers: &[String]) -> Condition {
     if initializers.is_empty() {
         return Condition::good("WorkspaceInitialized");
@@ -340,7 +340,7 @@ pub(super) fn initialized(initializers: &[String]) -> Condition {
     Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
 }
 
-/// An id that no cluster has or, as far as chance goes, ever had.
+/// A random id of a cluster, which is not in use.
 fn free_id(read: &dyn Read) -> String {
     loop {
         let mut entropy = [0; 32];
@@ -353,7 +353,7 @@ fn free_id(read: &dyn Read) -> String {
     }
 }
 
-/// Follows clusters that get ready, and empties those whose workspace goes.
+/// Follows clusters that become ready, and empties clusters whose workspace is in deletion.
 pub(super) struct WorkspaceLifecycle;
 
 impl Settler for WorkspaceLifecycle {
@@ -395,7 +395,7 @@ fn owner(cluster: &Stored) -> Option<Key> {
     Some(tree::WORKSPACES.key(parent, "", name))
 }
 
-/// Brings a workspace in step with its cluster's initialization.
+/// Updates a workspace by the initialization of its cluster.
 fn follow(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
     clusters::progress(tx, key)?;
     let Some(stored) = tx.get(key) else {
@@ -421,13 +421,13 @@ fn follow(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
     Ok(())
 }
 
-/// Empties the cluster of a workspace that is being deleted; lets both go when nothing is left.
+/// Empties the cluster of a workspace in deletion; removes both when nothing is left.
 fn leave(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
     let Some(stored) = tx.get(key) else {
         return Ok(());
     };
     let mut workspace = stored.object();
-    // Only the cluster that says that it is this workspace's: another one is not ours to empty.
+    // Only the cluster that names this workspace as its owner is emptied.
     let cluster = tree::cluster_of(&stored).filter(|cluster| {
         let own = tx.get(&tree::cluster_key(cluster));
         own.is_some_and(|own| owner(&own).as_ref() == Some(key))
@@ -474,13 +474,13 @@ fn is_namespaces(table: &Table) -> bool {
     table.group.is_empty() && *table.resource == *"namespaces"
 }
 
-/// Removes or marks everything in a cluster; how much is left.
+/// Removes the objects of a cluster or marks them as in deletion; returns how many are left.
 fn empty(tx: &mut Tx<'_>, cluster: &Name) -> Result<usize, Status> {
     let own = tree::cluster_key(cluster);
     let mut left = 0;
     let mut held = BTreeSet::new();
     let mut tables = Read::tables(tx);
-    // Last, since a namespace stays as long as anything in it does.
+    // Namespaces come last, because they stay until they are empty.
     tables.sort_by_key(is_namespaces);
     for table in tables {
         for stored in tx.list(&Range::in_cluster(&table, cluster)) {

@@ -1,9 +1,7 @@
-//! The schemas of the built-in kinds, from the types that `k8s-openapi` generates out of Kubernetes'
-//! own documents.
+//! The schemas of the built-in kinds, from the types that `k8s-openapi` generates from Kubernetes' own documents.
 //!
-//! They are held as that crate writes them (`description` beside `$ref`, references in the style of
-//! `OpenAPI` v3) and put into the form of a document by others. What the crate leaves out of the
-//! original, how lists are merged, stands in the table of [`lists`](super::lists).
+//! They are stored as that crate writes them (`description` beside `$ref`, references in the style of `OpenAPI` v3);
+//! other modules convert them. The crate omits how lists are merged: the table in [`lists`](super::lists) has that.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -25,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::lists;
 
-/// What references begin with.
+/// The prefix of references.
 pub(crate) const PREFIX: &str = "#/components/schemas/";
 
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -38,7 +36,7 @@ const SCHEMA_OR: &str =
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOr";
 const ANY_JSON: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON";
 
-/// The name of the definition that a schema refers to.
+/// The name of the definition in a reference.
 pub(crate) fn referred(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix(PREFIX)
 }
@@ -46,16 +44,16 @@ pub(crate) fn referred(schema: &Value) -> Option<&str> {
 /// Group, version and kind.
 pub(crate) type Gvk = (&'static str, &'static str, &'static str);
 
-/// All definitions, and which of them are kinds.
+/// All definitions, with the kinds among them.
 pub(crate) struct Types {
-    /// By the name that references end with; as texts, which take a tenth of the memory.
+    /// By the last part of references. Stored as text, which takes a tenth of the memory.
     definitions: BTreeMap<String, Box<str>>,
     kinds: BTreeMap<Gvk, String>,
 }
 
 static TYPES: LazyLock<Types> = LazyLock::new(Types::generate);
 
-/// The types, generated when they are first asked for.
+/// The types, generated on first use.
 pub(crate) fn types() -> &'static Types {
     &TYPES
 }
@@ -150,7 +148,7 @@ impl Types {
         }
     }
 
-    /// The name of the definition of a kind.
+    /// The name of a kind's definition.
     pub(crate) fn name_of(&self, group: &str, version: &str, kind: &str) -> Option<&str> {
         let found = self
             .kinds
@@ -168,10 +166,10 @@ impl Types {
         Some(serde_json::from_str(text).expect("the text was written from a value"))
     }
 
-    /// A definition as documents have it.
+    /// A definition in the form of the documents.
     pub(super) fn published(&self, name: &str) -> Option<Value> {
         let mut definition = self.get(name)?;
-        // What may be a schema or something else is described in words alone.
+        // A field of several types has only a description.
         if name.starts_with(SCHEMA_OR)
             && let Some(definition) = definition.as_object_mut()
         {
@@ -181,10 +179,10 @@ impl Types {
     }
 }
 
-/// Gives a definition what the generated types know otherwise.
+/// Adds the rules that the generated types leave out.
 fn complete(name: &str, definition: &mut Value) {
-    // What the generated types cannot be without is not always what the API asks for: metadata is a
-    // member of all of them, and a default of nothing is no default.
+    // The required fields of the generated types are not always those of the API: metadata is a required member of all
+    // of them, and an empty default does not count.
     let asked_for: Option<&[&str]> = match name {
         "io.k8s.api.core.v1.Event" => Some(&["metadata", "involvedObject"]),
         "io.k8s.api.events.v1.Event" => Some(&["eventTime"]),

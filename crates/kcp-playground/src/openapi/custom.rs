@@ -1,22 +1,22 @@
-//! The schemas of custom resources as documents publish them: the structural schema of a definition,
-//! with the members that every object has.
+//! The published schemas of custom resources: the structural schema of a definition, with the members that every object
+//! has.
 
 use serde_json::{Map, Value, json};
 
 use super::builtin::{LIST_META, OBJECT_META, PREFIX, types};
 use crate::catalog::{Flavour, Resource};
 
-/// Texts of members that generated types describe too.
+/// Descriptions of members, as in the generated types.
 const STYLE: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 const EMBEDDED_KIND: &str = "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 const EMBEDDED_VERSION: &str = "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
 
-/// Keywords that documents do not repeat.
+/// Keywords that documents omit.
 const DROPPED: [&str; 3] = ["example", "externalDocs", "id"];
 
-/// The definition of a kind. `schema` is what its definition says, if it says anything.
+/// The definition of a kind. `schema` is the schema of its definition, if there is one.
 pub(super) fn kind(resource: &Resource, schema: Option<&Value>) -> Value {
     let mut object = schema.cloned().unwrap_or_else(|| json!({"type": "object"}));
     publish(&mut object);
@@ -67,7 +67,7 @@ fn identify(definition: &mut Value, resource: &Resource, kind: &str) {
     }
 }
 
-/// A member of every object, in the words of the built-in kinds.
+/// A member of every object, with the description of the built-in kinds.
 fn member(name: &str) -> Value {
     let types = types();
     let any = types
@@ -91,14 +91,14 @@ fn properties(schema: &mut Value) -> Option<&mut Map<String, Value>> {
         .as_object_mut()
 }
 
-/// Puts a schema, and all below it, into the published form.
+/// Converts a schema, with all nested ones, to the published form.
 fn publish(schema: &mut Value) {
     let Some(map) = schema.as_object_mut() else {
         return;
     };
     map.retain(|keyword, value| {
         let unset = value.is_null() || *value == json!(false) && keyword != "default";
-        // `additionalProperties: false` says something.
+        // `additionalProperties: false` has a meaning, so it stays.
         !DROPPED.contains(&keyword.as_str()) && (!unset || keyword == "additionalProperties")
     });
     let members = map.get_mut("properties").and_then(Value::as_object_mut);
@@ -126,7 +126,7 @@ fn publish(schema: &mut Value) {
     }
 }
 
-/// What an embedded object has to have.
+/// Adds the fields that an embedded object requires.
 fn embed(schema: &mut Value) {
     if let Some(properties) = properties(schema) {
         let text = |description: &str| json!({"description": description, "type": "string"});

@@ -1,7 +1,7 @@
-//! How lists and structures of the built-in types are merged, as the published documents say it:
-//! extensions that the generated types leave out.
+//! The merging of lists and structures of the built-in types, as extensions in the published documents. The generated
+//! types omit these.
 //!
-//! A list is taken as a whole unless it stands in the table here.
+//! A list that is not in `LISTS` is atomic.
 
 use serde_json::{Value, json};
 
@@ -9,20 +9,20 @@ const ADMISSION: &str = "io.k8s.api.admissionregistration.v1.";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 
-/// How items of a list are told apart.
+/// The identity of list items.
 #[derive(Clone, Copy)]
 enum Merge {
     /// By their value.
     Set,
-    /// By their value, by a strategic merge patch too.
+    /// By their value, also in strategic merge patches.
     PatchedSet,
-    /// By a member.
+    /// By a field.
     Map(&'static str),
-    /// By a member, by a strategic merge patch too.
+    /// By a field, also in strategic merge patches.
     PatchedMap(&'static str),
 }
 
-/// Package, type, list, and how it is merged.
+/// Package, type, list, and its merging.
 const LISTS: &[(&str, &str, &str, Merge)] = &[
     (
         ADMISSION,
@@ -111,7 +111,7 @@ const LISTS: &[(&str, &str, &str, Merge)] = &[
     ),
 ];
 
-/// Structures that are replaced as a whole: package and type.
+/// Atomic structures: package and type.
 const ATOMIC: &[(&str, &str)] = &[
     (ADMISSION, "MatchResources"),
     (ADMISSION, "NamedRuleWithOperations"),
@@ -127,7 +127,7 @@ const ATOMIC: &[(&str, &str)] = &[
     (META, "OwnerReference"),
 ];
 
-/// Writes the extensions into a definition and its lists.
+/// Adds the extensions to a definition and its lists.
 pub(super) fn extend(name: &str, definition: &mut Value) {
     let is = |package: &str, kind: &str| name.strip_prefix(package) == Some(kind);
     if ATOMIC.iter().any(|(package, kind)| is(package, kind)) {

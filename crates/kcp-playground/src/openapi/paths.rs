@@ -1,7 +1,7 @@
-//! The addresses of a resource and what can be done there, in the form of `OpenAPI` v3.
+//! The paths of a resource and their operations, in the form of `OpenAPI` v3.
 //!
-//! Clients read more from this than people do: kubectl looks for `fieldValidation` at the PATCH of a
-//! kind before it leaves validation to the server.
+//! Clients depend on this: kubectl looks for `fieldValidation` at the PATCH of a kind before it leaves validation to
+//! the server.
 
 use std::fmt::Write as _;
 
@@ -17,18 +17,18 @@ pub(super) struct Described<'a> {
     pub(super) list: String,
 }
 
-/// What an operation is about.
+/// The target of an operation.
 #[derive(Clone, Copy)]
 struct ApiOperation<'a> {
     /// `x-kubernetes-action`
     action: &'a str,
-    /// Begins the operation's id, and its description.
+    /// The beginning of the operation's id, and its description.
     verb: (&'a str, &'a str),
-    /// Ends the id: `Status`.
+    /// The end of the id: `Status`.
     part: &'a str,
     parameters: &'a [&'a str],
     body: RequestBody,
-    /// Codes of success.
+    /// The status codes of success.
     codes: &'a [u16],
     answer: Answer,
 }
@@ -114,7 +114,7 @@ impl Described<'_> {
         self.resource.flavour == Flavour::Custom
     }
 
-    /// All addresses, each with its operations.
+    /// All paths, each with its operations.
     pub(super) fn paths(&self) -> Vec<(String, Value)> {
         let resource = self.resource;
         let root = match &*resource.group {
@@ -155,7 +155,7 @@ impl Described<'_> {
             item.insert("get".into(), self.list("", LIST));
         }
         if allow("create") {
-            // Reviews are asked, not written.
+            // Reviews are not stored, so they have no other operations.
             let review = !allow("get");
             let parameters = if review { &[] } else { WRITE };
             item.insert(
@@ -218,7 +218,7 @@ impl Described<'_> {
         })
     }
 
-    /// An object, or a part of it.
+    /// An object or a subresource.
     fn object(&self, part: &str) -> Value {
         let allow = |verb| self.resource.verbs.allow(verb);
         let mut item = Map::new();
@@ -448,14 +448,14 @@ fn content(types: &[&str], schema: &str) -> Value {
     Value::Object(types.collect())
 }
 
-/// Group and version as tags and ids have them: `exampleCom_v1` and `ExampleComV1`.
+/// Group and version in tags and ids: `exampleCom_v1` and `ExampleComV1`.
 fn group_names(resource: &Resource) -> (String, String) {
     let group = resource.group.trim_end_matches(".k8s.io");
     let words = group.split(['.', '-']).filter(|word| !word.is_empty());
     let mut joined = String::new();
     for word in words {
         let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
-        // Writing into a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(joined, "{}{rest}", first.to_uppercase());
     }
     if joined.is_empty() {

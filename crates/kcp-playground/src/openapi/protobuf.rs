@@ -1,48 +1,48 @@
-//! The v2 document in protobuf: the one form in which clients of v2 ask for it, to check lists before
-//! they are applied and to learn the types of built-in kinds.
+//! The v2 document in protobuf, the only form that clients of v2 request: to validate lists before they are applied,
+//! and to learn the types of built-in kinds.
 //!
-//! Field numbers are facts of the published format; they stand in tables, and one function writes by
-//! them. What a document says by a shape of its own (a type, items, additional properties) has a rule.
+//! The tables contain the field numbers of the published format, and one function encodes by them. Parts with a special
+//! form (a type, items, additional properties) have a rule.
 
 use serde_json::{Map, Value};
 
-/// The media type that is answered.
+/// The media type of the answer.
 pub(in super::super) const MEDIA_TYPE: &str =
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// How clients ask for it; no header could say it in an answer.
+/// The media type in requests; it is not valid as a content type.
 pub(in super::super) const ASKED: &str =
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// How a member is written.
+/// How a member is encoded.
 #[derive(Clone, Copy)]
 enum MemberForm {
-    /// A text, or each of a list of them.
+    /// A string, or each one of a list of strings.
     Text,
     Flag,
     Integer,
     Number,
     /// Any value, as text.
     Any,
-    /// Each of a list of any values.
+    /// Each value of a list, as text.
     Each,
-    /// A message, or each of a list of them.
+    /// A message, or each one of a list of messages.
     Message(&'static MessageShape),
-    /// A message that holds one of this shape alone, at this number.
+    /// A message that contains only one message of this shape, at this number.
     Within(u32, &'static MessageShape),
     /// A message with an entry for each member, at this number.
     Entries(u32, &'static MessageShape),
-    /// A text or a list of them, in a message.
+    /// A string or a list of strings, in a message.
     Type,
-    /// A schema or a truth value, in a message.
+    /// A schema or a boolean, in a message.
     Additional,
-    /// Each of a list of parameters.
+    /// Each one of a list of parameters.
     Parameters,
 }
 
 /// The members of a message.
 struct MessageShape {
     members: &'static [(&'static str, u32, MemberForm)],
-    /// Where members go whose names begin with `x-`.
+    /// The field for members whose names begin with `x-`.
     extensions: u32,
 }
 
@@ -100,7 +100,7 @@ static OPERATION: MessageShape = MessageShape {
     extensions: 13,
 };
 
-/// A response stands in a message of its own, which could hold a reference instead.
+/// A response is in a message of its own, which could contain a reference instead.
 static RESPONSE_VALUE: MessageShape = MessageShape {
     members: &[("", 1, MemberForm::Message(&RESPONSE))],
     extensions: 0,
@@ -186,7 +186,7 @@ static SCHEMA: MessageShape = MessageShape {
     extensions: 31,
 };
 
-/// Writes the members of a message; what its shape does not know is not said.
+/// Encodes the members of a message; members that its shape does not know are left out.
 fn message(out: &mut Vec<u8>, shape: &MessageShape, value: &Value) {
     if let [("", number, form)] = shape.members {
         member(out, *number, *form, value);
@@ -216,7 +216,7 @@ fn member(out: &mut Vec<u8>, number: u32, form: MemberForm, value: &Value) {
             nested(out, number, |out| entries(out, inner, shape, map));
         }
         (MemberForm::Additional, Value::Bool(allowed)) => nested(out, number, |out| {
-            // One of two, so that also `false` is said.
+            // A oneof, so `false` is encoded too.
             key(out, 2, 0);
             varint(out, u64::from(*allowed));
         }),
@@ -254,7 +254,7 @@ fn entries(out: &mut Vec<u8>, number: u32, shape: &MessageShape, map: &Map<Strin
     }
 }
 
-/// A parameter by where it stands, each kind in a message of its own.
+/// A parameter by its location, each kind in a message of its own.
 fn parameter(out: &mut Vec<u8>, value: &Value) {
     nested(out, 1, |out| match value["in"].as_str() {
         Some("body") => nested(out, 1, |out| message(out, &BODY_PARAMETER, value)),
@@ -267,7 +267,7 @@ fn parameter(out: &mut Vec<u8>, value: &Value) {
     });
 }
 
-/// A value as a line of YAML, which JSON is.
+/// A value as one line of YAML, of which JSON is a subset.
 fn any(out: &mut Vec<u8>, number: u32, value: &Value) {
     nested(out, number, |out| text(out, 2, &format!("{value}\n")));
 }

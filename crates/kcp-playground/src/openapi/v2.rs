@@ -1,5 +1,5 @@
-//! From the form of `OpenAPI` v3 to that of v2, which clients that came before v3 read: references
-//! lead elsewhere, bodies are parameters, and schemas lose what v2 has no words for.
+//! Converts `OpenAPI` v3 to v2, for older clients: references have another prefix, bodies are parameters, and schemas
+//! lose parts that v2 cannot express.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::builtin::PREFIX;
 
 const V2_PREFIX: &str = "#/definitions/";
 
-/// A schema of a custom resource loses more: what older clients cannot read, they must not see.
+/// The schema of a custom resource loses more, so that older clients can read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaOrigin {
     BuiltIn,
@@ -20,7 +20,7 @@ pub(super) fn definition(mut schema: Value, origin: SchemaOrigin) -> Value {
         let preserves = is_set(&schema, "x-kubernetes-preserve-unknown-fields");
         narrow(&mut schema);
         if preserves && let Some(map) = schema.as_object_mut() {
-            // Nothing is known of the whole object.
+            // No type is known for the whole object.
             map.retain(|keyword, _| {
                 matches!(
                     keyword.as_str(),
@@ -40,7 +40,7 @@ fn is_set(schema: &Value, keyword: &str) -> bool {
     schema.get(keyword) == Some(&Value::Bool(true))
 }
 
-/// Takes out what v2 cannot say.
+/// Removes the parts that v2 cannot express.
 fn narrow(schema: &mut Value) {
     let nullable = is_set(schema, "nullable");
     let preserves = is_set(schema, "x-kubernetes-preserve-unknown-fields");
@@ -86,7 +86,7 @@ fn narrow(schema: &mut Value) {
     }
 }
 
-/// Leads references to where v2 keeps definitions.
+/// Changes references to the place of definitions in v2.
 fn rewrite(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -102,7 +102,7 @@ fn rewrite(value: &mut Value) {
     }
 }
 
-/// What stands at one path, in v2.
+/// The operations of one path, in v2.
 pub(super) fn path_item(item: &Value) -> Value {
     let mut out = Map::new();
     for (key, value) in item.as_object().into_iter().flatten() {

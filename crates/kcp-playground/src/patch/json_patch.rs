@@ -1,7 +1,7 @@
-//! JSON patches as the library of kube-apiserver applies them.
+//! JSON patches, as the library of kube-apiserver applies them.
 //!
-//! A patch is small and can ask for much, so that what it copies, how deep it nests and how many
-//! values it makes the server move are bounded.
+//! A small patch can cause much work, so these are bounded: the bytes that it copies, the depth, and the number of
+//! values that it moves.
 
 use serde_json::Value;
 
@@ -10,8 +10,7 @@ use kube_lang::go_text::quote;
 use kube_lang::object::pointer;
 use kube_schema::json;
 
-/// Values that may be visited or moved by one patch: ten thousand insertions into a list of five
-/// thousand.
+/// The limit of values that one patch may visit or move: ten thousand insertions into a list of five thousand.
 const MAX_WORK: usize = 50_000_000;
 
 pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
@@ -47,7 +46,7 @@ pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> 
 struct Patcher {
     document: Value,
     work: usize,
-    /// Bytes that copying has added.
+    /// The bytes that copying has added.
     copied: usize,
 }
 
@@ -87,7 +86,7 @@ impl Patcher {
         }
     }
 
-    /// What is copied: a member that an object does not have is null.
+    /// The copied value; a missing member of an object counts as null.
     fn original(&mut self, from: &str) -> Result<Value, String> {
         let (parent, last) = self.parent("copy", from)?;
         let is_object = parent.is_object();
@@ -98,7 +97,7 @@ impl Patcher {
         }
     }
 
-    /// The object or list that a path ends in, and the last step of the path.
+    /// The object or list that contains the end of a path, and the last element of the path.
     fn parent(&mut self, what: &str, path: &str) -> Result<(&mut Value, String), String> {
         let missing = || {
             format!(
@@ -179,7 +178,7 @@ impl Patcher {
     fn replace(&mut self, path: &str, value: Value) -> Result<(), String> {
         let (parent, last) = self.parent("replace", path)?;
         if parent.is_object() {
-            // The library adds a member that is not there.
+            // The library adds a missing member.
             return self.add("replace", path, value);
         }
         let slot = step_into(parent, &last).ok_or_else(|| {
@@ -200,7 +199,7 @@ impl Patcher {
     }
 }
 
-/// The steps to the parent and the last step; what is before the first slash is not looked at.
+/// The path to the parent, and the last element; text before the first slash is ignored.
 fn split(path: &str) -> Option<(Vec<String>, String)> {
     let mut steps: Vec<String> = path.split('/').skip(1).map(pointer::unescape).collect();
     let last = steps.pop()?;
@@ -227,7 +226,7 @@ fn invalid_index(index: i64) -> String {
     format!("Unable to access invalid index: {index}: invalid index referenced")
 }
 
-/// The place of an element, from the end if negative.
+/// The index of an element, from the end if it is negative.
 fn existing(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     let at = if index < 0 { index + length } else { index };
@@ -236,7 +235,7 @@ fn existing(index: i64, length: usize) -> Option<usize> {
         .then(|| usize::try_from(at).ok())?
 }
 
-/// Where a new element goes: before the one at an index, or at the end.
+/// The index of a new element: before the one at an index, or at the end.
 fn insertion(step: &str, length: usize) -> Result<usize, String> {
     if step == "-" {
         return Ok(length);
@@ -244,7 +243,7 @@ fn insertion(step: &str, length: usize) -> Result<usize, String> {
     let index =
         number(step).map_err(|e| format!("value was not a proper array index: '{step}': {e}"))?;
     let size = i64::try_from(length).unwrap_or(i64::MAX);
-    // From the end, -1 is behind the last.
+    // From the end, -1 is after the last element.
     let at = if index < 0 { index + size + 1 } else { index };
     usize::try_from(at)
         .ok()
@@ -252,7 +251,7 @@ fn insertion(step: &str, length: usize) -> Result<usize, String> {
         .ok_or_else(|| invalid_index(index))
 }
 
-/// Whether a value has at most `levels` levels; counts what it looks at.
+/// Whether a value has at most `levels` levels; counts the visited values.
 fn is_shallow(value: &Value, levels: usize, visited: &mut usize) -> bool {
     *visited += 1;
     match value {

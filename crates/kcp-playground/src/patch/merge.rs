@@ -1,8 +1,8 @@
-//! Merge patches: members of the patch replace those of the object, null removes.
+//! Merge patches: members of the patch replace those of the object, null removes them.
 
 use serde_json::{Map, Value};
 
-/// `patch` is an object, or else it replaces what it meets.
+/// If `patch` is not an object, it replaces the value.
 pub(super) fn apply(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = without_nulls(patch);
@@ -28,7 +28,7 @@ pub(super) fn apply(target: &mut Value, patch: &Value) {
     }
 }
 
-/// What is new has nothing to remove: members that are null mean nothing, also within lists.
+/// New values contain nothing to remove, so nulls are dropped, also within lists.
 pub(super) fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => map

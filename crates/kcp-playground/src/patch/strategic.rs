@@ -1,7 +1,6 @@
-//! Strategic merge patches of built-in kinds: merge patches that know which lists are sets or maps.
+//! Strategic merge patches of built-in kinds: merge patches that merge some lists as sets or maps.
 //!
-//! Which those are stands in the table of built-in kinds; how their items are put in order afterwards
-//! in [`order`].
+//! The table of built-in kinds names these lists. [`order`] orders their items.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +18,7 @@ const RETAIN: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
-/// What is known of the fields at a place.
+/// The known type of a field.
 type KnownStruct = Option<&'static Struct>;
 type JsonObject = Map<String, Value>;
 
@@ -86,7 +85,7 @@ fn merge_map(
     Ok(target)
 }
 
-/// `$retainKeys`: members that are not named go; all that the patch sets must be named.
+/// `$retainKeys`: removes the fields that it does not name; the patch must not set others.
 fn retain(target: &mut JsonObject, patch: &JsonObject) -> Result<(), PatchError> {
     let Some(keys) = patch.get(RETAIN) else {
         return Ok(());
@@ -157,8 +156,7 @@ fn key(strategy: Patch) -> Option<&'static str> {
     }
 }
 
-/// What is new, without nulls and without what carries a directive, which mean something only to what
-/// is there already.
+/// The value of a new field, without nulls and directives, which affect only existing values.
 fn new(value: &Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
@@ -172,7 +170,7 @@ fn new(value: &Value) -> Option<Value> {
     }
 }
 
-/// Refuses lists of lists, and lists in which maps and scalars meet.
+/// Refuses lists of lists, and lists that contain both maps and scalars.
 fn check_items(lists: [&[Value]; 2]) -> Result<(), PatchError> {
     let items = || lists.into_iter().flatten();
     if items().any(Value::is_array) {
@@ -245,7 +243,7 @@ fn merge_list(
     Ok(in_order(named, others, &plain, &before, Some(key)))
 }
 
-/// What an item is known by.
+/// The merge key of an item.
 fn id<'v>(item: &'v JsonObject, key: &str) -> Result<&'v Value, PatchError> {
     item.get(key).map_or_else(
         || {
@@ -258,7 +256,7 @@ fn id<'v>(item: &'v JsonObject, key: &str) -> Result<&'v Value, PatchError> {
     )
 }
 
-/// Merges a list and puts it into the order that `$setElementOrder` says.
+/// Merges a list, and sorts it by `$setElementOrder`.
 fn merge_ordered(
     target: &mut JsonObject,
     (name, order): (&str, &Value),

@@ -1,4 +1,4 @@
-//! From fields by number to fields by name.
+//! Converts numbered fields to named fields.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::civil::DateTime;
@@ -11,12 +11,12 @@ use super::{
 };
 use kube_schema::json;
 
-/// The seconds of Go's zero time, which means no time at all.
+/// The seconds of Go's zero time, which stands for a missing time.
 const ZERO_TIME: i64 = -62_135_596_800;
 
 pub(super) const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
-/// Reads a message into an object. A message that comes in pieces is merged.
+/// Decodes a message into an object. A message may come in several parts, which are merged.
 pub(super) fn message(
     bytes: &[u8],
     message: &Message,
@@ -71,7 +71,7 @@ fn put(
     Ok(())
 }
 
-/// What Go leaves out of JSON under `omitempty`.
+/// The values that Go omits from JSON with `omitempty`.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -94,13 +94,13 @@ fn map_entry(entry: &Entry, payload: Payload<'_>) -> Result<(String, Value), Pro
     }
     let value = match found {
         Some(value) => value,
-        // A missing value is the empty one of its kind.
+        // A missing value is the zero value of its type.
         None => value(entry, Payload::Bytes(&[]), None)?.unwrap_or_default(),
     };
     Ok((key, value))
 }
 
-/// One value of an entry, none for a time that is not set.
+/// One value of an entry; `None` for an unset time.
 fn value(
     entry: &Entry,
     payload: Payload<'_>,
@@ -157,7 +157,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, 
     std::str::from_utf8(bytes).map_err(|_| ProtobufError::NotUtf8(field))
 }
 
-/// A message whose only field is a text, such as a quantity.
+/// A message with only a string, such as a quantity.
 fn first_text<'a>(field: &'static str, message: &'a [u8]) -> Result<&'a str, ProtobufError> {
     let mut found = "";
     let mut reader = Reader::new(message);
@@ -169,7 +169,7 @@ fn first_text<'a>(field: &'static str, message: &'a [u8]) -> Result<&'a str, Pro
     Ok(found)
 }
 
-/// A message whose only field is a list of texts, which in JSON is that list.
+/// A message with only a list of strings, which is that list in JSON.
 fn texts(field: &'static str, message: &[u8]) -> Result<Value, ProtobufError> {
     let mut list = Vec::new();
     let mut reader = Reader::new(message);
@@ -181,7 +181,7 @@ fn texts(field: &'static str, message: &[u8]) -> Result<Value, ProtobufError> {
     Ok(Value::Array(list))
 }
 
-/// A message whose only field is JSON in bytes.
+/// A message with only JSON in bytes.
 fn raw_json(field: &'static str, message: &[u8]) -> Result<Value, ProtobufError> {
     let mut raw: &[u8] = b"null";
     let mut reader = Reader::new(message);

@@ -1,5 +1,5 @@
-//! The kinds that clients send in protobuf: for each message the number, name and type of its
-//! fields, and whether JSON shows an empty one.
+//! The kinds that clients send in protobuf: for each message the number, name and type of its fields, and whether JSON
+//! contains empty ones.
 
 use Kind::{
     Bool, Bytes, Int32, Int64, Message as Nested, MicroTime, Quantity, RawJson, Text, Texts, Time,
@@ -15,18 +15,18 @@ pub(super) enum Kind {
     Time,
     MicroTime,
     Quantity,
-    /// JSON inside of a message, as field sets of managed fields are.
+    /// JSON within a message, such as the field sets of managed fields.
     RawJson,
-    /// A list of texts inside of a message.
+    /// A list of strings within a message.
     Texts,
     Message(&'static Message),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldShape {
-    /// Shown whenever it was sent.
+    /// In JSON whenever it was sent.
     Kept,
-    /// Sent even if empty and then not shown.
+    /// Sent even if it is empty, but then not in JSON.
     OmittedEmpty,
     List,
     Map,
@@ -43,7 +43,7 @@ pub(super) struct Message {
     pub(super) fields: &'static [Entry],
 }
 
-/// The message of a kind; `DeleteOptions` go by any version.
+/// The message of a kind; `DeleteOptions` have the same one in all versions.
 pub(super) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
     if kind == "DeleteOptions" {
         return Some(&DELETE_OPTIONS);
@@ -314,7 +314,7 @@ static EVENT_SOURCE: Message = Message {
     fields: &[omit(1, "component", Text), omit(2, "host", Text)],
 };
 
-/// Of both groups: they differ only in that one leaves out a count of zero, which no series has.
+/// The series of both groups: they differ only in the omission of a zero count, which does not occur.
 static EVENT_SERIES: Message = Message {
     fields: &[
         omit(1, "count", Int32),
@@ -416,7 +416,7 @@ static POLICY_RULE: Message = Message {
     ],
 };
 
-/// Of roles and cluster roles alike.
+/// For roles and cluster roles.
 static BINDING: Message = Message {
     fields: &[
         METADATA,
@@ -499,7 +499,7 @@ static RESOURCE_ATTRIBUTES: Message = Message {
     ],
 };
 
-/// Of fields and of labels alike.
+/// For selectors of fields and of labels.
 static SELECTOR_ATTRIBUTES: Message = Message {
     fields: &[
         omit(1, "rawSelector", Text),

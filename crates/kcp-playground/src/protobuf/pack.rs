@@ -1,4 +1,4 @@
-//! Whole documents: an object in its envelope, a list of them, the event of a watch.
+//! Encodes whole documents: an object in its envelope, a list, a watch event.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,26 +8,26 @@ use bytes::Bytes;
 use super::kinds::{self, Message};
 use super::{MAGIC, write};
 
-/// The number of an envelope's content, and of the items of every list.
+/// The field number of an envelope's content, and of the items of every list.
 const CONTENT: u32 = 2;
 
-/// What follows the content of an envelope: that it is packed no further, and of no other media type.
+/// The end of an envelope: empty content encoding and content type.
 const END: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
 
-/// Why an object cannot be written in this encoding.
+/// The reason why an object cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 #[error("an object cannot be written as protobuf: {0}")]
 pub struct Unwritable(#[from] serde_json::Error);
 
-/// How objects of one kind are written.
+/// The encoder of one kind.
 pub struct Packing {
     message: &'static Message,
-    /// The beginning of a document: the mark, and the kind of what is in it.
+    /// The beginning of a document: the magic bytes, and the type of the content.
     head: Vec<u8>,
 }
 
 impl Packing {
-    /// None where a kind is not written in this encoding.
+    /// `None` if the kind cannot be encoded.
     pub fn of(group: &str, version: &str, kind: &str) -> Option<Self> {
         let message = kinds::find(group, version, kind)?;
         Some(Self {
@@ -36,18 +36,18 @@ impl Packing {
         })
     }
 
-    /// Whether there is one.
+    /// Whether the kind can be encoded.
     pub fn exists(group: &str, version: &str, kind: &str) -> bool {
         kinds::find(group, version, kind).is_some()
     }
 
-    /// An object, as it stands in an envelope and in a list; `json` is its text.
+    /// An object as it is in an envelope and in a list; `json` is its text.
     pub fn object(&self, json: &[u8]) -> Result<Bytes, Unwritable> {
         let mut out = Vec::with_capacity(json.len());
         write::nested(CONTENT, &mut out, |out| {
             write::object(json, self.message, out)
         })?;
-        // Kept for long.
+        // Stored for long, so without spare capacity.
         Ok(Bytes::from(out.into_boxed_slice()))
     }
 
@@ -56,7 +56,7 @@ impl Packing {
         [&self.head, object, END].concat().into()
     }
 
-    /// What stands before and after the objects of a list, and of them so many bytes.
+    /// The bytes before and after the objects of a list; `size` is that of the objects.
     pub fn list(
         (group, version, kind): (&str, &str, &str),
         meta: &[u8],
@@ -73,7 +73,7 @@ impl Packing {
         Ok((out, END))
     }
 
-    /// The document of a refusal.
+    /// The document of an error.
     pub fn status(json: &[u8]) -> Result<Bytes, Unwritable> {
         let status = Self {
             message: &kinds::STATUS,
@@ -82,7 +82,7 @@ impl Packing {
         Ok(status.document(&status.object(json)?))
     }
 
-    /// What a watch is told of a document: a frame that says its length.
+    /// A watch event with a document: a frame that begins with its length.
     pub fn event(kind: &str, document: &[u8]) -> Bytes {
         let mut frame = Vec::with_capacity(document.len() + kind.len() + 24);
         frame.extend_from_slice(&[0; 4]);

@@ -1,4 +1,4 @@
-//! The wire format: numbered fields, each a number or a run of bytes.
+//! The wire format: numbered fields, each with a number or bytes.
 
 use super::ProtobufError;
 
@@ -6,9 +6,9 @@ use super::ProtobufError;
 pub(super) enum Payload<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Eight bytes; none of our kinds has them.
+    /// Eight bytes; not used by our kinds.
     Fixed64,
-    /// Four bytes, the same.
+    /// Four bytes; not used by our kinds.
     Fixed32,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The next field, none at the end.
+    /// The next field; `None` at the end.
     pub(super) fn field(&mut self) -> Result<Option<Field<'a>>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
                 .split_first()
                 .ok_or(ProtobufError::Truncated("a number"))?;
             self.rest = rest;
-            // Of the tenth byte only one bit counts; what is shifted out is lost as in every reader.
+            // The tenth byte has only one valid bit; the others are lost by shifting, as in every decoder.
             value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
             if byte & 0x80 == 0 {
                 return Ok(value);

@@ -1,4 +1,4 @@
-//! From fields by name to fields by number: JSON text of an object as it is kept, in one walk over it.
+//! Encodes the stored JSON of an object as protobuf, in one pass over the text.
 
 use std::fmt;
 
@@ -15,8 +15,7 @@ use super::kinds::{Entry, FieldShape, Kind, Message};
 const VARINT: u32 = 0;
 const BYTES: u32 = 2;
 
-/// Writes the fields of a JSON object. Fields that the message does not have are refused: they would be
-/// lost.
+/// Encodes the fields of a JSON object. Fields that the message does not have are refused, because they would be lost.
 pub(super) fn object(
     json: &[u8],
     message: &'static Message,
@@ -32,7 +31,7 @@ pub(super) fn object(
     text.end()
 }
 
-/// The bytes of a field, after its number and their length.
+/// The bytes of a field, after its number and length.
 pub(super) fn bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     tag(number, BYTES, out);
     varint(bytes.len() as u64, out);
@@ -52,7 +51,7 @@ pub(super) fn tag(number: u32, wire: u32, out: &mut Vec<u8>) {
     varint(u64::from(number << 3 | wire), out);
 }
 
-/// A field that is a message, which says its length before it.
+/// A field with a message, whose length comes before it.
 pub(super) fn nested<E>(
     number: u32,
     out: &mut Vec<u8>,
@@ -62,7 +61,7 @@ pub(super) fn nested<E>(
     let start = out.len();
     write(out)?;
     let end = out.len();
-    // The length is known only now: what was written moves behind it.
+    // The length is known only now, so the encoded bytes are moved.
     varint((end - start) as u64, out);
     out[start..].rotate_left(end - start);
     Ok(())
@@ -76,7 +75,7 @@ fn number(number: u32, value: u64, out: &mut Vec<u8>) {
 /// The fields of an object.
 struct ObjectWriter<'o> {
     message: &'static Message,
-    /// Says its kind, which goes into the envelope.
+    /// Whether this is the root, whose kind belongs to the envelope.
     is_root: bool,
     out: &'o mut Vec<u8>,
 }
@@ -179,7 +178,7 @@ impl FieldWriter<'_> {
                 Ok(())
             })?,
             Kind::Time | Kind::MicroTime => {
-                // As zero as what is empty.
+                // A text that is not a time is left out, like the zero time.
                 let Some((seconds, nanos)) = time(text) else {
                     return Ok(());
                 };
@@ -199,8 +198,8 @@ fn misfit<E: Error>(name: &str, found: &str) -> E {
     E::custom(format!("field {name:?} is {found}"))
 }
 
-/// Seconds since 1970, and nanoseconds after that; none of a text that is no time. To the end of the year
-/// 9999, which is beyond what a time of the clock can be here.
+/// Seconds since 1970, and nanoseconds; `None` if the text is not a time. Up to the end of the year 9999, which is
+/// beyond the range of a system clock here.
 fn time(text: &str) -> Option<(i64, u64)> {
     let (date, seconds) = if let Some(date) = text.strip_suffix('Z') {
         (date.parse::<DateTime>().ok()?, 0)
@@ -242,7 +241,7 @@ impl<'de> Visitor<'de> for FieldWriter<'_> {
         write!(f, "the value of field {:?}", self.name)
     }
 
-    /// What is null is not there.
+    /// A null is left out.
     fn visit_unit<E: Error>(self) -> Result<(), E> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! In which form an answer is wanted, by the `Accept` header: the best of what there is.
+//! The form of an answer, by the `Accept` header: the best one that is served.
 
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
@@ -11,7 +11,7 @@ use crate::status::Status;
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 
-/// How objects are shown.
+/// The form in which objects are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Whole,
@@ -22,14 +22,14 @@ pub(super) enum Form {
     Table(MetaVersion, Beside),
 }
 
-/// The version of `meta.k8s.io` that a form is wanted in.
+/// The requested version of `meta.k8s.io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetaVersion {
     V1,
     V1Beta1,
 }
 
-/// What stands beside the cells of a row.
+/// The object in a row, beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beside {
     Nothing,
@@ -37,11 +37,11 @@ pub(super) enum Beside {
     Object,
 }
 
-/// The forms that are accepted and known, the best first.
+/// The accepted and known forms, the best one first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accepts(Vec<Negotiated>);
 
-/// A form of an answer, and whether it is wanted as protobuf.
+/// A form of an answer, and whether it is in protobuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Negotiated {
     pub(super) form: Form,
@@ -88,7 +88,7 @@ impl Beside {
 }
 
 impl Accepts {
-    /// `include` is what a table was asked to have beside its cells.
+    /// `include` determines the object in each row of a table.
     pub(super) fn parse(headers: &HeaderMap, include: Option<&str>) -> Result<Self, Status> {
         let text = header(headers);
         let clauses = clauses(&text);
@@ -96,7 +96,7 @@ impl Accepts {
             return Ok(Self(vec![Form::Whole.into()]));
         }
         let mut accepted: Vec<_> = clauses.iter().filter_map(Clause::accepted).collect();
-        // Only held against those who want a table.
+        // An error only if a table is requested.
         if let Some(Form::Table(..)) = accepted.first().map(|first| first.form) {
             let beside = Beside::parse(include)?;
             for one in &mut accepted {
@@ -111,7 +111,7 @@ impl Accepts {
         Ok(Self(accepted))
     }
 
-    /// What has no objects has no table of them, and not all kinds have numbers for their fields.
+    /// A resource without objects has no table, and not all kinds can be encoded in protobuf.
     pub(super) fn best(&self, resource: &Resource) -> Result<Negotiated, Status> {
         let fits = |one: &&Negotiated| match one.form {
             Form::Table(..) => resource.printer.is_some(),
@@ -121,16 +121,16 @@ impl Accepts {
     }
 }
 
-/// How discovery is wanted.
+/// The form of discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discovery {
     Plain,
-    /// Everything at once.
+    /// Aggregated.
     Aggregated,
 }
 
 impl Discovery {
-    /// Who knows the aggregated form gets it, wherever it stands.
+    /// A client that accepts the aggregated form gets it, at any place in the header.
     pub(super) fn parse(headers: &HeaderMap) -> Result<Self, Status> {
         let text = header(headers);
         let clauses = clauses(&text);
@@ -140,7 +140,7 @@ impl Discovery {
         Self::plain(&clauses)
     }
 
-    /// Where there is no aggregated form.
+    /// The form without aggregation.
     pub(super) fn parse_plain(headers: &HeaderMap) -> Result<Self, Status> {
         Self::plain(&clauses(&header(headers)))
     }
@@ -155,7 +155,7 @@ impl Discovery {
     }
 }
 
-/// Routes that look at media types as at words, before anybody looks at what they mean.
+/// Routes that compare media types as strings, before parameters count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     BuiltIn,
@@ -163,9 +163,9 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// Refuses who asks for nothing that the route has.
+    /// Refuses a client that accepts nothing that the route serves.
     pub(super) fn check(self, headers: &HeaderMap) -> Result<(), Status> {
-        // By far the most clients name one of the first words.
+        // Most clients name one of the first media types.
         let named = |value: &HeaderValue| {
             let mut common = [JSON, "*/*"].into_iter();
             common.any(|word| memchr::memmem::find(value.as_bytes(), word.as_bytes()).is_some())
@@ -209,7 +209,7 @@ fn header(headers: &HeaderMap) -> String {
     texts.join(",")
 }
 
-/// The best first; of equals the most particular, and of these the one that was named first.
+/// The best media type first; of equal ones the most specific, then the first in the header.
 fn clauses(text: &str) -> Vec<Clause<'_>> {
     let parts = text.split(',').map(str::trim).filter(|c| !c.is_empty());
     let mut clauses: Vec<Clause<'_>> = parts.map(Clause::parse).collect();
@@ -252,7 +252,7 @@ impl<'h> Clause<'h> {
         [JSON, "application/*", "*/*"].contains(&self.media_type)
     }
 
-    /// The kind of document that is wanted in the place of the object.
+    /// The kind of document that is requested instead of the object.
     fn wanted(&self) -> Option<(&str, &str, &str)> {
         let given = [self.kind, self.group, self.version];
         given.iter().any(Option::is_some).then(|| {

@@ -1,4 +1,4 @@
-//! Server-side apply: a configuration becomes the part of an object that its manager owns.
+//! Server-side apply: the manager owns the fields of its configuration.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Rest {
     ) -> Result<(Recorded, u16), Status> {
         let there = match There::find(tx, call, &resource, name) {
             Ok(there) => Some(there),
-            // Only the object itself comes into being by being applied.
+            // An apply creates only the object itself, never through a subresource.
             Err(status) if status.code == 404 && call.path.subresource.is_empty() => None,
             Err(status) => return Err(status),
         };
@@ -127,7 +127,7 @@ impl Rest {
     }
 }
 
-/// Whether a configuration is for this kind in this version.
+/// Whether a configuration has this kind and version.
 fn check_kind(config: &Value, resource: &Resource) -> Result<(), Status> {
     let text = |field: &str| {
         config
@@ -159,7 +159,7 @@ fn refuse(error: ApplyError) -> Status {
     }
 }
 
-/// Names who has the fields, manager by manager.
+/// Lists the fields in conflict, manager by manager.
 fn conflict(conflicts: &[Conflict]) -> Status {
     let message = if let [one] = conflicts {
         format!(

@@ -1,5 +1,5 @@
-//! Work that takes long, done beside the threads that serve: connections, handshakes and small requests
-//! don't wait for a table of a hundred thousand rows that somebody else has asked for.
+//! Slow work outside of the serving threads, so that connections, handshakes and small requests do not wait for another
+//! request's table of a hundred thousand rows.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use tokio::sync::Semaphore;
 
 use crate::status::Status;
 
-/// So much of it at a time; what it needs in memory is bounded by that, too.
+/// The number of concurrent tasks, which also bounds their memory.
 const AT_ONCE: usize = 2;
 
-/// What is made of less than this (bytes of JSON) is made where it is asked for.
+/// Work on fewer bytes of JSON than this is done in place.
 pub(super) const SMALL: usize = 64 * 1024;
 
-/// The places for such work.
+/// The permits for such work.
 #[derive(Clone)]
 pub(super) struct Aside(Arc<Semaphore>);
 
@@ -24,8 +24,7 @@ impl Default for Aside {
 }
 
 impl Aside {
-    /// Does what takes long, when its turn has come. It goes on when nobody waits for it any more, and
-    /// keeps its place until it is done.
+    /// Runs a slow task when it has a permit. It continues, with its permit, even if nobody waits for it any more.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Bodies of requests: what encoding, what document, and what of it is held against the client.
+//! Request bodies: the encoding, the document, and the problems that are reported to the client.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -13,7 +13,7 @@ use kube_lang::object::{Gvk, Object, json_type};
 use kube_schema::field::FieldError;
 use kube_schema::json::{self, Document, JsonError, Syntax};
 
-/// How a document is written, by its media type.
+/// The format of a document, by its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     Json,
@@ -21,7 +21,7 @@ enum Encoding {
     Protobuf,
 }
 
-/// A patch, by its media type.
+/// The kind of a patch, by its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatchKind {
     Json,
@@ -78,12 +78,12 @@ pub(super) fn patch_kind(headers: &HeaderMap) -> Result<PatchKind, Status> {
     })
 }
 
-/// The document of a patch that is no configuration.
+/// The document of a patch that is not an apply.
 pub(super) fn patch(body: &Bytes) -> Result<Document, Status> {
     parse(body)
 }
 
-/// A strategic merge patch needs a kind that says how its lists are merged.
+/// The error for an unknown kind of patch. Strategic merge patches need a kind with merge rules for lists.
 pub(super) fn unknown_patch(flavour: Flavour) -> Status {
     let strategic = match flavour {
         Flavour::Custom => "",
@@ -94,7 +94,7 @@ pub(super) fn unknown_patch(flavour: Flavour) -> Status {
     ))
 }
 
-/// The configuration of an apply, in YAML, which JSON is as well.
+/// The configuration of an apply, in YAML or JSON.
 pub(super) fn configuration(body: &Bytes) -> Result<Document, Status> {
     if body.len() > json::MAX_BODY {
         return Err(Status::too_large(json::MAX_BODY));
@@ -106,7 +106,7 @@ pub(super) fn configuration(body: &Bytes) -> Result<Document, Status> {
             .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?,
     };
     let mut document = document;
-    // What comes by way of YAML has no doubles without a fraction.
+    // Documents in YAML contain no doubles without a fraction.
     json::settle(&mut document.value);
     match document.value {
         Value::Object(_) => Ok(document),
@@ -142,7 +142,7 @@ fn refuse_protobuf(error: ProtobufError) -> Status {
     }
 }
 
-/// What is said of metadata of the wrong types, in the words that people know.
+/// The error for metadata of wrong types, with the server's message.
 fn mistyped(value: &Value, resource: &Resource) -> Option<Status> {
     let metadata = value.get("metadata")?.as_object()?;
     let wrong = |found: &Value, wanted: &str| !found.is_null() && word(found) != wanted;
@@ -168,7 +168,7 @@ fn mistyped(value: &Value, resource: &Resource) -> Option<Status> {
         let member = members.into_iter().find(|one| wrong(one, "string"))?;
         Some((field, member, "string"))
     })?;
-    // Typed kinds tell the way from their root.
+    // The messages of typed kinds have paths from the root of their type.
     let way = match resource.flavour {
         Flavour::Custom => "",
         Flavour::BuiltIn | Flavour::BuiltInWithGeneration => "metadata.",
@@ -180,7 +180,7 @@ fn mistyped(value: &Value, resource: &Resource) -> Option<Status> {
     )))
 }
 
-/// What a value is, as clients in Go know it.
+/// The name of a value's type in the errors of Go's JSON decoder.
 fn word(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -192,7 +192,7 @@ fn word(value: &Value) -> &'static str {
     }
 }
 
-/// The document as an object of this resource: of its kind and version, metadata without nulls.
+/// The document as an object of this resource: with its kind and version, and without nulls in metadata.
 pub(super) fn object(value: Value, resource: &Resource) -> Result<Object, Status> {
     let mistyped = mistyped(&value, resource);
     let mut object = Object::new(value)
@@ -235,10 +235,10 @@ pub(super) fn object(value: Value, resource: &Resource) -> Result<Object, Status
         )));
     }
     object.set_gvk(&expected);
-    // Metadata is typed everywhere: what is empty there is not there.
+    // Metadata is typed for all kinds, so empty fields are dropped.
     object.metadata_mut().retain(|field, value| match value {
         Value::Null => false,
-        // Empty, those of a typed kind say that nobody shall own anything.
+        // In a typed kind, an empty list means that no field has a manager.
         Value::Array(list) => {
             !list.is_empty() || (field == "managedFields" && resource.flavour != Flavour::Custom)
         }

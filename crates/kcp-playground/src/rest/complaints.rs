@@ -1,5 +1,4 @@
-//! What is held against a document and refused, warned of or passed over: fields that are unknown and
-//! fields that it names twice.
+//! Problems of a document that are refused, warned of or ignored: unknown fields and repeated keys.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -16,35 +15,35 @@ use kube_schema::crd::tidy::unknown_formats;
 use kube_schema::field::FieldError;
 use kube_schema::json::{self, Document, Syntax};
 
-/// How complaints begin where they refuse.
+/// The beginning of a refusal's message.
 const STRICT: &str = "strict decoding error: ";
 
-/// What there is to say about the fields of a document.
+/// The problems of the fields of a document.
 pub(super) struct Complaints {
     validation: FieldValidation,
     sent: DocumentKind,
-    /// In words.
+    /// Messages.
     duplicates: Vec<String>,
     /// Paths.
     unknown: Vec<String>,
-    /// In words, in the order of the document: all there is, where that order is the server's.
+    /// All messages in the order of the document, if the server reports them in that order.
     ordered: Option<Vec<String>>,
-    /// In words, told of whatever is accepted.
+    /// Messages that are always sent as warnings.
     doubts: Vec<String>,
 }
 
-/// What the document is.
+/// The source of the document.
 enum DocumentKind {
-    /// An object in JSON, as it was sent.
+    /// A JSON object, as it was sent.
     Json(Bytes),
     Yaml,
-    /// Of an apply, as YAML.
+    /// The configuration of an apply, in YAML.
     Configuration,
     Patch,
 }
 
 impl Complaints {
-    /// About an object. `body` is what `document` was read from.
+    /// The problems of an object. `body` is the text that `document` was parsed from.
     pub(super) fn about(validation: FieldValidation, document: &Document, body: &Bytes) -> Self {
         match document.syntax {
             Syntax::Json => {
@@ -74,7 +73,7 @@ impl Complaints {
         Self::new(validation, DocumentKind::Patch, duplicates.collect())
     }
 
-    /// About the configuration of an apply, whose fields are looked at when it is merged.
+    /// The problems of the configuration of an apply, whose fields are checked when it is merged.
     pub(super) fn about_configuration(validation: FieldValidation, document: &Document) -> Self {
         let lines = document.duplicates.join("\n  ");
         let all = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}");
@@ -93,7 +92,7 @@ impl Complaints {
         }
     }
 
-    /// Adds the paths of fields that were dropped.
+    /// Adds the paths of dropped fields.
     pub(super) fn unknown(&mut self, paths: Vec<String>, resource: &Resource) {
         self.unknown.extend(paths);
         let nothing = self.unknown.is_empty() && self.duplicates.is_empty();
@@ -102,12 +101,12 @@ impl Complaints {
             && self.validation != FieldValidation::Ignore
             && !nothing
         {
-            // Typed kinds are decoded in one go, and complained about on the way.
+            // Typed kinds are decoded at once, and all problems are found on the way.
             self.ordered = Some(json::in_order(body, &self.unknown));
         }
     }
 
-    /// Refuses, if the client wants that.
+    /// Refuses the document, if the client asked for that.
     pub(super) fn check(&self, resource: &Resource) -> Result<(), Status> {
         if self.validation != FieldValidation::Strict {
             return Ok(());
@@ -130,7 +129,7 @@ impl Complaints {
         }
     }
 
-    /// What a custom object, or a definition, says that is better not said.
+    /// Warnings about the content of a custom object or a definition.
     pub(super) fn doubt(
         &mut self,
         (resource, path): (&Resource, &ResourcePath),
@@ -152,14 +151,14 @@ impl Complaints {
         }
     }
 
-    /// What the answer to what was accepted warns of.
+    /// The warnings of a successful answer.
     pub(super) fn all_warnings(&self) -> Vec<String> {
         let mut all = self.warnings();
         all.extend(self.doubts.iter().cloned());
         all
     }
 
-    /// What the answer warns of, be it a refusal or not.
+    /// The warnings of any answer.
     fn warnings(&self) -> Vec<String> {
         match self.validation {
             FieldValidation::Warn => self.all(),
@@ -167,7 +166,7 @@ impl Complaints {
         }
     }
 
-    /// Who is refused for one thing is warned of others nevertheless.
+    /// A refusal contains the warnings about other problems too.
     pub(super) fn beside(&self, status: Status) -> Status {
         Status {
             warnings: self.warnings(),
@@ -184,7 +183,7 @@ impl Complaints {
     }
 }
 
-/// A document that is no object of the kind.
+/// The error for a document that is not an object of the kind.
 fn unreadable(resource: &Resource, why: &str) -> Status {
     let (kind, version) = (&resource.kind, &resource.version);
     Status::bad_request(format!(
@@ -192,7 +191,7 @@ fn unreadable(resource: &Resource, why: &str) -> Status {
     ))
 }
 
-/// A patch whose result cannot be read is itself invalid. `shown` is what the answer quotes.
+/// The error for a patch whose result cannot be decoded. `shown` is the quoted value.
 pub(super) fn misfit(
     resource: &Resource,
     status: Status,
@@ -201,7 +200,7 @@ pub(super) fn misfit(
     let Some((_, why)) = status.message.split_once(" cannot be handled as a ") else {
         return status;
     };
-    // Of custom objects only the metadata are typed.
+    // In custom objects, only metadata is typed.
     let typed = match resource.flavour {
         Flavour::Custom => why.find("json: cannot unmarshal"),
         Flavour::BuiltIn | Flavour::BuiltInWithGeneration => None,
@@ -214,7 +213,7 @@ pub(super) fn misfit(
     Status::invalid("", "", "", &[error])
 }
 
-/// What a refused patch shows: the object that it makes, or itself in Go's words.
+/// The value that the error of a patch shows: the resulting object, or the patch in Go's syntax.
 pub(super) fn shown(kind: PatchKind, patch: &Value, patched: &Value) -> String {
     match kind {
         PatchKind::Json | PatchKind::Merge | PatchKind::Apply => patched.to_string(),

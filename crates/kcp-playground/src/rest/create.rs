@@ -1,5 +1,4 @@
-//! New objects. They are made ready ahead of the transaction that stores them, so that many can be at it
-//! at the same time.
+//! Creates. Objects are prepared before the transaction that stores them, so that many can be prepared concurrently.
 
 use std::sync::Arc;
 
@@ -18,10 +17,10 @@ use crate::store::{Key, Stored, Tx};
 use kube_lang::object::Object;
 use kube_schema::json::Document;
 
-/// Tries to find a free generated name.
+/// The number of attempts to generate a free name.
 const NAME_TRIES: usize = 8;
 
-/// An object that only has to be stored, or never will be.
+/// An object that is prepared for storing, or that is never stored.
 struct Ready {
     resource: Arc<Resource>,
     made: Made,
@@ -29,11 +28,11 @@ struct Ready {
 
 enum Made {
     ToStore(Key, Shaped),
-    /// An answer and nothing else.
+    /// An answer without a stored object.
     Answer(Object),
 }
 
-/// A request to create, as it was sent.
+/// A create request, as it was sent.
 struct Sent<'a> {
     manager: &'a str,
     validation: FieldValidation,
@@ -52,7 +51,7 @@ impl Rest {
         let ahead = self.meant_alone(call).and_then(|resource| {
             let ground = Ground::Ahead(&self.store);
             let ready = self.ready_to_create(ground, call, (Ok(resource), document.take()?), &sent);
-            // What is wrong is to be told as of the transaction.
+            // Errors are reported with the state of the transaction.
             ready.ok()
         });
         let outcome = self.transact(dry_run, |tx| {
@@ -73,7 +72,7 @@ impl Rest {
         write::answer(call, 201, outcome?)
     }
 
-    /// What is to be created, if other objects have no say in what becomes of it.
+    /// The resource of the request, if preparing its object does not depend on other objects.
     fn meant_alone(&self, call: &Call<'_>) -> Option<Arc<Resource>> {
         let found = self.store.read(|read| self.meant(read, call, "create"));
         found.ok().filter(|resource| {
@@ -107,7 +106,7 @@ impl Rest {
         }
     }
 
-    /// Puts an object where there is none yet.
+    /// Stores an object under a free key.
     pub(super) fn create_object(
         &self,
         tx: &mut Tx<'_>,
@@ -120,7 +119,7 @@ impl Rest {
         put(tx, call, ready)
     }
 
-    /// Gives a new object its identity and brings it into the form in which it is stored.
+    /// Sets the identity of a new object, and converts it to its stored form.
     fn ready(
         &self,
         ground: Ground<'_>,
@@ -170,7 +169,7 @@ impl Rest {
         Ok(Ready { resource, made })
     }
 
-    /// Whether what was made ready ahead would come out the same now, and can be stored.
+    /// Whether the prepared object is still valid and can be stored.
     fn still_fits(&self, tx: &Tx<'_>, call: &Call<'_>, ready: &Ready) -> bool {
         let Ready { resource, made } = ready;
         let Made::ToStore(key, _) = made else {
@@ -184,7 +183,7 @@ impl Rest {
             }
             None => true,
         };
-        // What a view adds is added in the transaction.
+        // Labels of a view are added in the transaction.
         let admitted = || {
             let scope = &call.request.scope;
             !scope.is_view() && self.scopes.admit(tx, scope, resource, true).is_ok()

@@ -1,4 +1,4 @@
-//! Deletions of one object or of many, by requests and by garbage collection.
+//! Deletions of one object or of several, by requests and by garbage collection.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::status::Status;
 use crate::store::{Filter as _, Key, Stored, Tx};
 use kube_lang::object::Object;
 
-/// What became of an object.
+/// The result of a deletion.
 pub(crate) enum Fate {
     Gone(Object),
-    /// Something holds it back.
+    /// The object is in deletion and has finalizers.
     Marked(Object),
 }
 
@@ -73,10 +73,10 @@ impl Rest {
                 let key = stored.key.clone();
                 options.check(&resource, &stored.object())?;
                 deletion(call, &options, &resource).apply(tx, (&key, &stored))?;
-                // As it was listed.
+                // The object in its listed state.
                 items.push(stored.object());
             }
-            // Where to go on, if somebody wants to.
+            // The place where the next page begins.
             let next = doomed.next().and(items.last()).map(|last| {
                 let namespace = last.namespace().unwrap_or_default();
                 resource.table.key(&cluster, namespace, last.name()).place
@@ -104,7 +104,7 @@ impl Rest {
     }
 }
 
-/// Who deletes what kind of object.
+/// A deletion: user, scope, kind and propagation.
 pub(crate) struct Deletion<'a> {
     pub(crate) user: &'a User,
     pub(crate) scope: &'a Scope,
@@ -113,7 +113,7 @@ pub(crate) struct Deletion<'a> {
 }
 
 impl Deletion<'_> {
-    /// Removes an object, or marks one that something holds back.
+    /// Removes an object, or marks it as in deletion if it has finalizers.
     pub(crate) fn apply(
         &self,
         tx: &mut Tx<'_>,
@@ -154,7 +154,7 @@ impl Deletion<'_> {
         if was_in_deletion && !changed {
             return Ok(Fate::Marked(object));
         }
-        // A namespace has finalizers of its own kind, and goes when these do.
+        // A namespace has finalizers of its own in its spec, and is removed when these are gone.
         let waits = was_in_deletion && is_namespaces(self.resource);
         if object.finalizers().next().is_none() && !waits {
             tx.remove(key);
@@ -168,7 +168,7 @@ impl Deletion<'_> {
     }
 }
 
-/// What is said of an object that is there, though no claim covers it.
+/// The refusal for an object that exists, but that no permission claim covers.
 fn left_out(tx: &Tx<'_>, call: &Call<'_>, resource: &Resource, name: &str) -> Option<Status> {
     let key = write::named(call, resource, name).ok()?;
     tx.get(&key).filter(|_| call.request.scope.is_view())?;
@@ -181,13 +181,13 @@ fn left_out(tx: &Tx<'_>, call: &Call<'_>, resource: &Resource, name: &str) -> Op
     ))
 }
 
-/// A few kinds are answered themselves when they go, the others by a word about them.
+/// Whether the response to a deletion is the object instead of a `Status`.
 fn is_shown_at_its_end(resource: &Resource) -> bool {
     let shown = ["serviceaccounts", "resourcequotas"];
     resource.group.is_empty() && shown.contains(&&*resource.plural)
 }
 
-/// Events own nothing and are nobody's: dependents are no matter of theirs.
+/// Events have no owners and no dependents, so propagation does not apply.
 fn is_events(resource: &Resource) -> bool {
     resource.table.group.is_empty() && *resource.table.resource == *"events"
 }

@@ -1,4 +1,4 @@
-//! How a deletion is meant: `DeleteOptions`, in the body of the request or, without one, in its query.
+//! The options of a deletion: `DeleteOptions` in the body or, without a body, in the query.
 
 use serde_json::Value;
 
@@ -14,27 +14,27 @@ use kube_schema::field::FieldError;
 const OPTIONS: &str = "DeleteOptions";
 const POLICIES: [&str; 4] = ["Foreground", "Background", "Orphan", "nil"];
 
-/// What is to become of the dependents of what is deleted.
+/// The propagation to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
-    /// They go after it.
+    /// Dependents are deleted afterwards.
     Background,
-    /// They go before it.
+    /// Dependents are deleted first.
     Foreground,
-    /// They stay, and forget it.
+    /// Dependents stay, without the owner reference.
     Orphan,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct DeleteOptions {
     pub(super) dry_run: bool,
-    /// `None`: as the finalizers of the object say, else in the background.
+    /// `None`: by the finalizers of the object, else in the background.
     pub(super) propagation: Option<Propagation>,
     uid: Option<String>,
     resource_version: Option<String>,
 }
 
-/// The options before anybody looked whether they make sense.
+/// The options before validation.
 #[derive(Default)]
 struct Given {
     dry_run: Vec<String>,
@@ -54,10 +54,10 @@ impl Propagation {
         })
     }
 
-    /// The finalizers of an object that is deleted so; `None` where they are that already.
+    /// The finalizers of an object with this propagation; `None` if it has them already.
     pub(super) fn finalizers(policy: Option<Self>, object: &Object) -> Option<Vec<String>> {
         let meant = policy.or_else(|| {
-            // What the object says by its finalizers, the first of the two first.
+            // The finalizers of the object come first; of the two, the first one counts.
             object.finalizers().find_map(|finalizer| match finalizer {
                 ORPHAN => Some(Self::Orphan),
                 FOREGROUND => Some(Self::Foreground),
@@ -91,13 +91,13 @@ impl DeleteOptions {
         given.checked()
     }
 
-    /// Whether the object is the one that is meant.
+    /// Checks the preconditions.
     pub(super) fn check(&self, resource: &Resource, object: &Object) -> Result<(), Status> {
         if is_namespaces(resource) {
             return self.check_namespace(object);
         }
         let fail = |why: String| {
-            // Known by its kind here, not by its resource.
+            // The message names the kind, not the resource.
             Err(Status::conflict(
                 &resource.group,
                 &resource.kind,
@@ -123,7 +123,7 @@ impl DeleteOptions {
         }
     }
 
-    /// The same of a namespace, whose deletion is in other hands and other words.
+    /// The same check for a namespace, whose message differs.
     fn check_namespace(&self, object: &Object) -> Result<(), Status> {
         let rows = [
             ("UID", self.uid.as_deref(), object.uid()),

@@ -1,4 +1,4 @@
-//! What there is, for clients that ask before they use it.
+//! Discovery: the groups, versions and resources that are served.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::catalog::{Catalog, Flavour, Resource, Verbs, Version};
 use crate::store::Name;
 
-/// `/api`. The core group is there even where nothing of it is served.
+/// `/api`. The core group is listed even if it has no resources.
 pub(super) fn core_versions() -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 }
@@ -66,7 +66,7 @@ pub(super) fn resources(catalog: &Catalog, group: &str, version: &str) -> Option
     }))
 }
 
-/// The list of resources as virtual workspaces of kcp have it.
+/// The list of resources in the form of kcp's virtual workspaces.
 pub(super) fn of_view(mut list: Value) -> Value {
     if list["groupVersion"] == "v1"
         && let Some(list) = list.as_object_mut()
@@ -98,7 +98,7 @@ pub(super) fn is_namespaces(resource: &Resource) -> bool {
     resource.group.is_empty() && &*resource.plural == "namespaces"
 }
 
-/// Custom resources have theirs in an order of their own.
+/// The verbs of a resource, in the order of kube-apiserver, which differs for custom resources.
 fn verbs(resource: &Resource) -> Vec<&'static str> {
     let mut verbs = resource.verbs.names().to_vec();
     if is_namespaces(resource) {
@@ -113,7 +113,7 @@ fn verbs(resource: &Resource) -> Vec<&'static str> {
     verbs
 }
 
-/// The parts of a resource that are served for themselves, and their verbs.
+/// The subresources of a resource, and their verbs.
 fn parts(resource: &Resource) -> Vec<(&'static str, &'static [&'static str])> {
     let mut parts: Vec<(_, &'static [_])> = Vec::new();
     if is_namespaces(resource) {
@@ -160,14 +160,14 @@ fn part(resource: &Resource, subresource: &str, verbs: &[&str]) -> Value {
     })
 }
 
-/// Which groups a document of all resources is about.
+/// The groups in an aggregated document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Core,
     Named,
 }
 
-/// `/api` or `/apis` for those who want everything at once.
+/// Aggregated discovery at `/api` or `/apis`.
 pub(super) fn aggregated(catalog: &Catalog, part: Part) -> Value {
     let groups: Vec<Value> = catalog
         .groups()
@@ -202,7 +202,7 @@ fn aggregated_group(name: &str, versions: &[Version]) -> Value {
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
-    // Group and version of a built-in kind are those of the document around it.
+    // Group and version of a built-in kind are omitted: those of the document apply.
     let kind = if resource.flavour == Flavour::Custom {
         json!({"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind})
     } else {
@@ -226,7 +226,7 @@ fn aggregated_resource(resource: &Resource) -> Value {
     entry
 }
 
-/// Equal as long as objects are stored alike.
+/// The storage version hash: equal while group, storage version and kind are.
 fn storage_version_hash(resource: &Resource) -> String {
     use base64::Engine as _;
     let mut hasher = DefaultHasher::new();

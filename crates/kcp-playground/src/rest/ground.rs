@@ -1,7 +1,7 @@
-//! Where a write looks things up: in its transaction, or ahead of it.
+//! The state that a write reads: within its transaction, or before it.
 //!
-//! Transactions take turns. What takes long and changes nothing is done before the turn comes, on what
-//! the store says at that time, and counts only if the transaction finds everything as it was.
+//! Transactions take turns. Slow work without changes is done before the turn, on the state at that time, and counts
+//! only if the transaction finds the same state.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::store::{Read, Store, Tx};
 #[derive(Clone, Copy)]
 pub(super) enum Ground<'a> {
     Inside(&'a Tx<'a>),
-    /// Nothing is held while it is looked at: two looks can find two states.
+    /// Reads without a lock: two reads can see two states.
     Ahead(&'a Store),
 }
 
 impl Ground<'_> {
-    /// To be asked without holding anything in between.
+    /// Reads that hold no lock in between.
     pub(super) fn each(&self) -> &dyn Read {
         match self {
             Self::Inside(tx) => *tx,
@@ -26,7 +26,7 @@ impl Ground<'_> {
         }
     }
 
-    /// What has to be seen of one state.
+    /// Reads that have to see one state.
     pub(super) fn read<T>(self, f: impl FnOnce(&dyn Read) -> T) -> T {
         match self {
             Self::Inside(tx) => f(tx),

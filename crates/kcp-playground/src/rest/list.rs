@@ -1,4 +1,4 @@
-//! Lists: a consistent state, in pages if asked.
+//! Lists: a consistent state, in pages on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::pieces::Pieces;
 use crate::status::Status;
 use crate::store::{Filter as _, Range, Snapshot, Store, Stored};
 
-/// How long a list waits for a revision that is still to come.
+/// The time that a list waits for a revision in the future.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
 
-/// What a list is of.
+/// The target of a list.
 pub(super) struct Listing<'a> {
     pub(super) range: &'a Range,
     pub(super) chosen: &'a Chosen,
@@ -40,7 +40,7 @@ pub(super) async fn list(
         query,
     } = asked;
     let any_age = query.get("resourceVersion") == Some("0");
-    // What may be of any age comes out of a cache, which gives all of it.
+    // `resourceVersion=0` ignores the limit, as the cache of kube-apiserver does.
     let limit = query
         .number("limit")?
         .filter(|limit| *limit > 0 && !any_age);
@@ -72,7 +72,7 @@ pub(super) async fn list(
     let wanted = all.by_ref().filter(|stored| chosen.matches(stored));
     let page: Vec<&Arc<Stored>> = wanted.take(limit).collect();
     let mut meta = json!({"resourceVersion": revision.to_string()});
-    // What comes after a full page may be wanted or not: who asks for the next one finds out.
+    // The remaining objects may not match the selectors. The next page shows.
     let left = if chosen.is_one(range) { 0 } else { all.count() };
     if let (Some(last), true) = (page.last(), left > 0) {
         meta["continue"] = paging::next_page(revision, range, &last.key.place).into();
@@ -108,7 +108,7 @@ fn document<'a>(
     view.list(meta, items)
 }
 
-/// A state of the age that was asked for.
+/// A state that is at least as new as requested.
 async fn snapshot(store: &Store, range: &Range, age: Age) -> Result<Snapshot, Status> {
     match age {
         Age::Newest => Ok(store.snapshot(range)),
@@ -128,7 +128,7 @@ async fn snapshot(store: &Store, range: &Range, age: Age) -> Result<Snapshot, St
     }
 }
 
-/// Waits a little for a revision that has not come yet.
+/// Waits for a revision in the future, for a limited time.
 pub(super) async fn reach(store: &Store, revision: u64) -> Result<(), Status> {
     if store.revision() >= revision {
         return Ok(());

@@ -10,12 +10,12 @@ use kube_lang::object::Object;
 use kube_schema::field::{ErrorKind, FieldError};
 use kube_schema::names::{NO_DOMAIN, has_domain};
 
-/// After a prefix of `generateName`: letters and digits that spell no words.
+/// The characters after a prefix of `generateName`: letters and digits that form no words.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 5;
 const MAX_PREFIX: usize = 63 - SUFFIX;
 
-/// What a client may not bring along.
+/// Fields that clients cannot set.
 const OWNED: [&str; 6] = [
     "uid",
     "creationTimestamp",
@@ -25,7 +25,7 @@ const OWNED: [&str; 6] = [
     "selfLink",
 ];
 
-/// Gives a new object its identity.
+/// Sets the identity of a new object.
 pub(super) fn stamp_new(object: &mut Object, now: &str) -> Result<(), Status> {
     let version = object.resource_version().unwrap_or("0");
     if version != "0" {
@@ -46,7 +46,7 @@ pub(super) fn stamp_new(object: &mut Object, now: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// Keeps what the server owns as it is in the stored object.
+/// Restores the server's fields from the stored object.
 pub(super) fn keep_owned(object: &mut Object, old: &Object) {
     let metadata = object.metadata_mut();
     let kept = old.root().get("metadata").and_then(Value::as_object);
@@ -58,21 +58,21 @@ pub(super) fn keep_owned(object: &mut Object, old: &Object) {
     }
 }
 
-/// A name of that prefix which nobody has, most likely.
+/// A random name with this prefix.
 pub(super) fn generate(prefix: &str) -> String {
     let mut end = prefix.len().min(MAX_PREFIX);
     while !prefix.is_char_boundary(end) {
         end -= 1;
     }
     let chance = uuid::Uuid::new_v4();
-    // Bytes 6 and 8 of a random UUID are partly fixed; the last ones are all chance.
+    // Bytes 6 and 8 of a random UUID are partly fixed; the last ones are random.
     let suffix = chance.as_bytes()[16 - SUFFIX..]
         .iter()
         .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]));
     prefix[..end].chars().chain(suffix).collect()
 }
 
-/// The optimistic lock, and that the object is the one that is meant.
+/// Checks the preconditions: uid and resource version.
 pub(super) fn check_precondition(
     key: &Key,
     old: &Object,
@@ -92,7 +92,7 @@ pub(super) fn check_precondition(
     match resource_version {
         None | Some("0") => Ok(()),
         version if version == old.resource_version() => Ok(()),
-        // Found out where objects are stored, which knows no better word for it.
+        // A kube-apiserver detects this in its storage, and responds with 500.
         Some(version) if version.parse::<u64>().is_err() => {
             Err(Status::new(500, "", no_version(version)))
         }
@@ -100,7 +100,7 @@ pub(super) fn check_precondition(
     }
 }
 
-/// When an object goes is up to its deletion alone; what says nothing about it is kept as it is.
+/// Refuses changes of the deletion fields. An update without them keeps them.
 pub(super) fn check_deletion(object: &Object, old: &Object) -> Vec<FieldError> {
     fn of<'o>(object: &'o Object, field: &str) -> Option<&'o Value> {
         let found = object.root().get("metadata")?.get(field)?;
@@ -120,12 +120,12 @@ pub(super) fn check_deletion(object: &Object, old: &Object) -> Vec<FieldError> {
         .collect()
 }
 
-/// How often a kube-apiserver tells of one thing that is wrong with metadata in an update: once where it
-/// looks at all objects alike, and once more wherever the kind looks for itself.
+/// How often a kube-apiserver repeats an error about metadata in an update: once for the check of all objects, and once
+/// for each check of the kind.
 struct Told {
-    /// Of what may not change, and of what is checked along with that.
+    /// The checks of immutable fields, and those that come with them.
     changes: usize,
-    /// Of what would be wrong in a new object as well.
+    /// The checks that also apply to new objects.
     contents: usize,
 }
 
@@ -143,7 +143,7 @@ impl Told {
 
     fn times(&self, error: &FieldError) -> usize {
         match error.field.strip_prefix("metadata.") {
-            // New ones in an object that is being deleted.
+            // New finalizers on an object in deletion.
             Some("finalizers") if error.kind == ErrorKind::Forbidden => self.changes,
             Some("uid" | "deletionTimestamp" | "deletionGracePeriodSeconds") => self.changes,
             Some(field) if field.starts_with("finalizers") => self.contents,
@@ -159,7 +159,7 @@ impl Told {
     }
 }
 
-/// Repeats what a kube-apiserver repeats of an update.
+/// Repeats errors as often as a kube-apiserver does.
 pub(super) fn as_often_as_told(errors: &[FieldError], resource: &Resource) -> Vec<FieldError> {
     let told = Told::of(resource);
     let most = told.changes + told.contents;
@@ -171,7 +171,7 @@ pub(super) fn as_often_as_told(errors: &[FieldError], resource: &Resource) -> Ve
         .collect()
 }
 
-/// Finalizers of the core kinds have a domain, unless they are the server's own.
+/// Finalizers of built-in kinds need a domain, except for those of the server.
 pub(super) fn check_domains(object: &Object, resource: &Resource) -> Vec<FieldError> {
     let strict = match &*resource.table.group {
         "" => &*resource.table.resource != "events",
@@ -190,7 +190,7 @@ pub(super) fn check_domains(object: &Object, resource: &Resource) -> Vec<FieldEr
         .collect()
 }
 
-/// What a client is told of finalizers of a custom kind that could be anybody's.
+/// The warnings about new finalizers without a domain.
 pub(super) fn doubtful_finalizers(object: &Object, old: Option<&Object>) -> Vec<String> {
     let new = object
         .finalizers()
@@ -206,7 +206,7 @@ pub(super) fn doubtful_finalizers(object: &Object, old: Option<&Object>) -> Vec<
     told.collect()
 }
 
-/// Who is being deleted takes no new finalizers.
+/// Refuses new finalizers on an object in deletion.
 pub(super) fn check_finalizers(object: &Object, old: &Object) -> Option<FieldError> {
     if !old.in_deletion() {
         return None;

@@ -1,4 +1,4 @@
-//! Documents that describe the API, over HTTP: in which form, and whether the client has them already.
+//! OpenAPI documents over HTTP: their forms and `ETag`s.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::openapi::{Document, Documents, protobuf};
 use crate::status::Status;
 
 impl Rest {
-    /// Answers for an address below `/openapi`.
+    /// Answers for paths below `/openapi`.
     pub(super) async fn describe(
         &self,
         request: &ApiRequest,
@@ -65,7 +65,7 @@ fn answer(request: &ApiRequest, document: &Document) -> ApiResponse {
     } else {
         full(200, document.body.clone())
     };
-    // An address with the digest in it never has another content.
+    // The content of a path with a digest never changes.
     let query = Query::parse(request.query.as_deref());
     let lasting = query.get("hash") == Some(&document.digest);
     let caching = if lasting {
@@ -82,7 +82,7 @@ fn answer(request: &ApiRequest, document: &Document) -> ApiResponse {
     response
 }
 
-/// How a document is written.
+/// The encoding of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DocumentForm {
     Json,
@@ -90,9 +90,9 @@ enum DocumentForm {
 }
 
 impl DocumentForm {
-    /// The form that a client names first of those that there are: protobuf is one of v2 alone.
+    /// The first form in the `Accept` header that is served; protobuf is served for v2 only.
     fn accepted(headers: &HeaderMap, target: &Target) -> Option<Self> {
-        // Of the index there is one form, whatever is asked for.
+        // The index has one form, whatever is accepted.
         if *target == Target::OpenApi {
             return Some(Self::Json);
         }

@@ -1,5 +1,4 @@
-//! Who owns which fields after a write: what the pure bookkeeping needs to know of requests and of what
-//! is served.
+//! Field ownership after a write: the inputs from requests and catalogs.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -16,19 +15,19 @@ use crate::fields::{Managed, Ownership, Set, Typed, Versions};
 use crate::status::Status;
 use kube_lang::object::{Gvk, Object};
 
-/// How a write is accounted for.
+/// How a write changes the entries.
 #[derive(Clone, Copy)]
 pub(super) enum Account<'a> {
-    /// The entries are in the object already.
+    /// The object already has its entries.
     Given,
-    /// As an update of what was served before, if anything was.
+    /// As an update of the earlier object, if there was one.
     Update {
         manager: &'a str,
         live: Option<&'a Object>,
     },
 }
 
-/// Who writes: who the client says, or what its user agent begins with.
+/// The manager: from the request, or from the beginning of its user agent.
 pub(super) fn manager(call: &Call<'_>, options: &str) -> Result<String, Status> {
     let named = call.query.field_manager(options)?;
     if !named.is_empty() {
@@ -49,7 +48,7 @@ pub(super) fn manager(call: &Call<'_>, options: &str) -> Result<String, Status> 
 }
 
 impl Rest {
-    /// Puts the entries of an object in order, as it is served.
+    /// Updates the entries of an object in its served version.
     pub(super) fn account(
         &self,
         ground: Ground<'_>,
@@ -76,14 +75,14 @@ impl Rest {
     }
 }
 
-/// The fields that even an object of a kind has in which nothing is set.
+/// The fields that an object of a kind has even if no field is set.
 fn unset(resource: &Resource) -> &'static Value {
     static NOTHING: LazyLock<Value> = LazyLock::new(|| json!({}));
     let known = resource.fields.structure();
     known.map_or(&NOTHING, Struct::zero)
 }
 
-/// An object of a kind in which nothing is set.
+/// An object of a kind without any field set.
 pub(super) fn zero(resource: &Resource) -> Value {
     let gvk = Gvk::new(&resource.group, &resource.version, &resource.kind);
     let mut zero = unset(resource).clone();
@@ -95,8 +94,7 @@ pub(super) fn zero(resource: &Resource) -> Value {
     zero
 }
 
-/// Keeps the times of entries that say nothing new about an object that is as it was, so that the write
-/// is none.
+/// Keeps the times of unchanged entries of an unchanged object, so that the write has no effect.
 pub(super) fn keep_times(object: &mut Object, old: &Object) {
     fn entries(object: &Object) -> Option<&Value> {
         object.root().get("metadata")?.get("managedFields")
@@ -113,7 +111,7 @@ pub(super) fn keep_times(object: &mut Object, old: &Object) {
     }
 }
 
-/// Whether objects are the same but for their entries and the revisions that they were written at.
+/// Whether objects differ only in their entries and revisions.
 fn is_as_it_was(object: &Object, old: &Object) -> bool {
     fn content(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
         let fields = object.root().iter();
@@ -229,7 +227,7 @@ impl Versions for Served<'_> {
     }
 }
 
-/// What an address leaves as it is, whatever a client sends.
+/// The fields that an endpoint does not change, whatever a client sends.
 fn unwritten(resource: &Resource, subresource: &str) -> &'static Set {
     macro_rules! fields {
         ($($path:literal),*) => {{
@@ -241,7 +239,7 @@ fn unwritten(resource: &Resource, subresource: &str) -> &'static Set {
     match (&*resource.kind, subresource) {
         (_, "") if custom && resource.has_status => fields!("status"),
         (_, "status") if custom => fields!("metadata", "spec"),
-        // What a namespace begins with is put in by the server.
+        // The server sets the defaults of a namespace.
         ("Namespace" | "CertificateSigningRequest", "") => fields!("spec", "status"),
         ("CertificateSigningRequest", "status") => fields!("spec", "status.conditions"),
         ("ValidatingAdmissionPolicy", "status") => fields!("spec", "metadata"),

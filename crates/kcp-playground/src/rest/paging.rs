@@ -1,7 +1,7 @@
-//! What leads from one page of a list to the next: tokens as a kube-apiserver gives them.
+//! Continue tokens of paginated lists, in the form of kube-apiserver.
 //!
-//! Clients may not look into a token, but people and tests do, so it says what the real ones say: at which
-//! revision, and from which key on, without the part that all keys of the list share.
+//! Clients should not decode a token, but people and tests do. So it has the content of a real one: the revision, and
+//! the key to continue after, without the common prefix of the list's keys.
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::{DecodeError, Engine as _};
@@ -12,15 +12,15 @@ use crate::store::{Name, Place, Range};
 use kube_lang::go_text::quote;
 
 const VERSION: &str = "meta.k8s.io/v1";
-/// In the place of a revision: that of the day.
+/// The placeholder for the current revision.
 const ANY: i64 = -1;
 
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// Where a page begins.
+/// The beginning of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// None: what is there now.
+    /// `None`: the current state.
     pub(super) revision: Option<u64>,
     pub(super) from: Place,
 }
@@ -35,7 +35,7 @@ struct Wire {
     start: String,
 }
 
-/// What leads to the page after an object.
+/// The token for the page after an object.
 pub(super) fn next_page(revision: u64, range: &Range, last: &Place) -> String {
     let next = Place {
         name: format!("{}\0", last.name).into(),
@@ -44,7 +44,7 @@ pub(super) fn next_page(revision: u64, range: &Range, last: &Place) -> String {
     encode(i64::try_from(revision).unwrap_or(i64::MAX), range, &next)
 }
 
-/// The state that a token is of is forgotten. Who does not mind may go on with the present one.
+/// The error for a token whose state is no longer available. Its own token continues with the current state.
 pub(super) fn expired(range: &Range, from: &Place) -> Status {
     Status {
         next_page: Some(encode(ANY, range, from).into()),
@@ -111,7 +111,7 @@ fn read(text: &str, range: &Range) -> Result<Token, String> {
         return Err(format!("encoded start key empty (version {VERSION})"));
     }
     let start = wire.start.strip_prefix('/').unwrap_or(&wire.start);
-    // Nothing leads out of the range of the list.
+    // A token cannot lead outside of the list's range.
     if start.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(wire.start);
     }
@@ -121,7 +121,7 @@ fn read(text: &str, range: &Range) -> Result<Token, String> {
     })
 }
 
-/// The first place that is not before a key.
+/// The first index that is not before a key.
 fn place(start: &str, range: &Range) -> Place {
     let mut parts = start.split('/').map(Name::from);
     let mut part = |known: &Option<Name>| match known {

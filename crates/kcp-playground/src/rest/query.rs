@@ -9,20 +9,20 @@ use kube_schema::field::FieldError;
 /// The longest name of a field manager.
 pub(super) const MAX_MANAGER: usize = 128;
 
-/// Whether a character has a place in the name of a field manager: letters, marks, signs, plain spaces.
+/// Whether a character is allowed in the name of a field manager: letters, marks, symbols, plain spaces.
 pub(super) fn is_printed(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace())
 }
 
-/// Parameters by name; the first of several wins.
+/// Parameters by name; the first of several counts.
 pub(super) struct Query<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
-/// The parameter that says what a resourceVersion means.
+/// The parameter that determines the meaning of a resourceVersion.
 pub(super) const MATCH: &str = "resourceVersionMatch";
 
-/// How old a list may be.
+/// The required age of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     Newest,
@@ -30,7 +30,7 @@ pub(super) enum Age {
     Exact(u64),
 }
 
-/// What to do with fields that nobody knows.
+/// The treatment of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -40,7 +40,7 @@ pub(super) enum FieldValidation {
 
 impl<'a> Query<'a> {
     pub(super) fn parse(query: Option<&'a str>) -> Self {
-        // A semicolon separates nothing any more, and what has one is left out.
+        // As in Go, a part with a semicolon is dropped.
         let parts = query.unwrap_or_default().split('&');
         let parts = parts.filter(|part| !part.contains(';'));
         Self {
@@ -66,7 +66,7 @@ impl<'a> Query<'a> {
         reason = "parameters are read alike, whether they can be wrong or not"
     )]
     pub(super) fn flag(&self, name: &str) -> Result<bool, Status> {
-        // Whatever is said but "no" is a yes, and so is nothing.
+        // Every value except `0` and `false` counts as true, also an empty one.
         Ok(self
             .given(name)
             .is_some_and(|said| said != "0" && !said.eq_ignore_ascii_case("false")))
@@ -79,11 +79,11 @@ impl<'a> Query<'a> {
         let number: i64 = text
             .parse()
             .map_err(|_| Status::bad_request(unparsed("ParseInt", text)))?;
-        // Less than nothing is as good as nothing.
+        // A negative number counts as none.
         Ok(u64::try_from(number).ok())
     }
 
-    /// `None`: not given, or 0, which is "any".
+    /// `None`: not given, or 0, which means "any".
     pub(super) fn resource_version(&self) -> Result<Option<u64>, Status> {
         let text = self.get("resourceVersion").unwrap_or("0");
         let number: u64 = text.parse().map_err(|_| {
@@ -92,7 +92,7 @@ impl<'a> Query<'a> {
         Ok(Some(number).filter(|number| *number > 0))
     }
 
-    /// The same where nobody looks at it before the objects are read, which then fails.
+    /// The same for an endpoint that parses it only after reading the objects, and fails then.
     pub(super) fn late_resource_version(&self) -> Result<Option<u64>, Status> {
         self.resource_version().map_err(|_| {
             let given = self.get("resourceVersion").unwrap_or_default();
@@ -100,7 +100,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// By the table of `resourceVersion` and `resourceVersionMatch` of lists.
+    /// By the Kubernetes table of `resourceVersion` and `resourceVersionMatch` for lists.
     pub(super) fn age(&self) -> Result<Age, Status> {
         let revision = self.resource_version()?;
         let given = self.get("resourceVersion").is_some();
@@ -133,7 +133,7 @@ impl<'a> Query<'a> {
                 "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             )])),
             (Some("Exact"), Some(revision)) => Ok(Age::Exact(revision)),
-            // A page of a given revision is a page of exactly that one.
+            // A page of a given revision is of exactly that revision.
             (None, Some(revision)) if self.number("limit")?.is_some_and(|limit| limit > 0) => {
                 Ok(Age::Exact(revision))
             }
@@ -157,7 +157,7 @@ impl<'a> Query<'a> {
         FieldSelector::parse(text).map_err(|error| selector(&error))
     }
 
-    /// Whether nothing is to be stored. `options` is what the verb's options are called.
+    /// Whether the request is a dry run. `options` is the name of the verb's options.
     pub(super) fn dry_run(&self, options: &str) -> Result<bool, Status> {
         match self.given("dryRun") {
             None => Ok(false),
@@ -166,7 +166,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The value of `fieldManager`, or an empty text if the client did not set it.
+    /// The value of `fieldManager`, or an empty string if the client did not set it.
     pub(super) fn field_manager(&self, options: &str) -> Result<&str, Status> {
         let manager = self.get("fieldManager").unwrap_or_default();
         let mut errors = Vec::new();
@@ -187,10 +187,10 @@ impl<'a> Query<'a> {
         Err(Status::invalid("meta.k8s.io", options, "", &errors))
     }
 
-    /// Whether an apply takes fields from other managers; `None` if nothing is said about it.
+    /// The value of `force`; `None` if it is not given.
     pub(super) fn force(&self) -> Option<bool> {
         let given = self.pairs.iter().find(|(key, _)| key == "force")?;
-        // As Go's conversion of parameters has it: all but these is true.
+        // Go's conversion of parameters: every value except these is true.
         Some(!matches!(&*given.1.to_ascii_lowercase(), "false" | "0"))
     }
 
@@ -219,12 +219,12 @@ pub(super) fn list_options(errors: &[FieldError]) -> Status {
     Status::invalid("meta.k8s.io", "ListOptions", "", errors)
 }
 
-/// What the real server's parser says about a number that is none.
+/// The error of the real server's parser for an invalid number.
 fn unparsed(parser: &str, text: &str) -> String {
     format!("strconv.{parser}: parsing {text:?}: invalid syntax")
 }
 
-/// What is no resourceVersion.
+/// The error for an invalid resourceVersion.
 pub(super) fn no_version(text: &str) -> String {
     let why = unparsed("ParseUint", text);
     format!("resourceVersion: Invalid value: {text:?}: {why}")
@@ -234,7 +234,7 @@ pub(super) fn bad_options(options: &str, error: FieldError) -> Status {
     Status::invalid("meta.k8s.io", options, "", &[error])
 }
 
-/// What is wrong with options, if anything is.
+/// The error for invalid options, if any.
 pub(super) fn refused_options(options: &str, errors: &[FieldError]) -> Option<Status> {
     (!errors.is_empty()).then(|| Status::invalid("meta.k8s.io", options, "", errors))
 }

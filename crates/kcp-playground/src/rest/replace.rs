@@ -1,4 +1,4 @@
-//! A new state in the place of an old one: updates and patches.
+//! Updates and patches.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::store::{Key, Tx};
 use kube_lang::object::{Gvk, Object};
 use kube_schema::field::FieldError;
 
-/// An object that is there, before anything becomes of it.
+/// A stored object, before it is changed.
 pub(super) struct There {
     key: Key,
-    /// Of its JSON.
+    /// The size of its JSON.
     size: usize,
     object: Object,
-    /// Where it isn't served as it is stored.
+    /// The object in the served version, if that differs from the stored one.
     served: Option<Object>,
 }
 
@@ -91,7 +91,7 @@ impl Rest {
     pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let kind = body::patch_kind(&call.request.headers).map_err(|status| {
             match self.is_built_in(call) {
-                // Refused by the route, which says nothing more.
+                // The route refuses this without details.
                 Ok(true) => status.about_nothing(),
                 Ok(false) => body::unknown_patch(Flavour::Custom),
                 Err(missing) => missing,
@@ -116,7 +116,7 @@ impl Rest {
                 let served = there.served().as_value();
                 patched(kind, served, &document.value, &resource)
             };
-            // Only a refusal shows what came of it, and is left to find it out again.
+            // The result is only shown in a refusal, and is computed again there.
             let shown = || {
                 let result = patched().unwrap_or_default();
                 complaints::shown(kind, &document.value, &result)
@@ -142,7 +142,7 @@ impl Rest {
         )
     }
 
-    /// Puts a new state in the place of an old one. The answer is the object if that was its end.
+    /// Stores a new state of an object. Returns the object if this write removed it.
     pub(super) fn replace(
         &self,
         tx: &mut Tx<'_>,
@@ -154,7 +154,7 @@ impl Rest {
         let There {
             key, object: old, ..
         } = there;
-        // A patch of the status alone leaves the rest as it is, whatever it says.
+        // A patch of the status leaves the other fields as they are, whatever it contains.
         let status_alone = call.request.method == Method::PATCH
             && call.path.subresource == "status"
             && resource.flavour == Flavour::Custom;
@@ -200,7 +200,7 @@ impl Rest {
             return Ok(Some(gone));
         }
         check_size(call, there.size, &shaped.object)?;
-        // The last word of an object that a controller lets go in this same transaction.
+        // The last state of the object, in case a controller removes it in this transaction.
         let last = shaped.object.in_deletion().then(|| shaped.object.clone());
         tx.put_stamped(key, shaped.object, shaped.stamp)?;
         tx.report(key);
@@ -208,7 +208,7 @@ impl Rest {
     }
 }
 
-/// Whether an update has to say which state of the object it is of.
+/// Whether an update has to name the resourceVersion of the object.
 fn needs_version(resource: &Resource) -> bool {
     let strict = [
         "admissionregistration.k8s.io",
@@ -218,8 +218,8 @@ fn needs_version(resource: &Resource) -> bool {
     resource.flavour == Flavour::Custom || strict.contains(&&*resource.group)
 }
 
-/// What a patch has made of a custom object is of its kind and version still. Where it has not, that is
-/// told as of any field; of the status alone nobody asks.
+/// Checks that a patched custom object still has its kind and version. An error is reported like one of any field; for
+/// the status alone, this is not checked.
 fn check_type(
     patched: &Value,
     path: &ResourcePath,
@@ -273,12 +273,12 @@ fn check_version(resource: &Resource, name: &str, object: &Object) -> Result<(),
         0,
         "must be specified for an update",
     );
-    // Known by the resource here, not by its kind.
+    // The message names the resource, not the kind.
     let (group, plural) = (&resource.group, &resource.plural);
     Err(Status::invalid(group, plural, name, &[error]))
 }
 
-/// What an endpoint does not write is as it was: `status` for the object, the rest for `/status`.
+/// Restores the fields that an endpoint does not write: `status` for the object, all others for `/status`.
 fn keep_the_rest(object: &mut Object, old: &Object, resource: &Resource, subresource: &str) {
     match (subresource, resource.flavour) {
         ("", _) if resource.has_status => copy(object, old, "status"),
@@ -307,7 +307,7 @@ fn copy(object: &mut Object, old: &Object, field: &str) {
     };
 }
 
-/// Counts a change of what is wanted.
+/// Increments the generation if the desired state changes.
 fn count_generation(shaped: &mut Shaped, old: &Object, resource: &Resource) {
     let counts = |field: &str| match field {
         "metadata" => false,
@@ -346,7 +346,7 @@ fn patched(
         PatchKind::Strategic => patch::strategic(object, document, resource.fields.structure()),
     };
     if let (PatchKind::Strategic, Ok(Value::Object(patched))) = (kind, &mut patched) {
-        // Merged into an object whose type is known.
+        // Merged into an object whose kind is known.
         for field in ["apiVersion", "kind"] {
             patched.insert(field.into(), object[field].clone());
         }
@@ -356,7 +356,7 @@ fn patched(
         error @ PatchError::TooLarge { .. } => {
             Status::new(413, "RequestEntityTooLarge", error.to_string())
         }
-        // What kept a JSON patch from fitting is not told.
+        // The message does not name the failed operation of a JSON patch.
         PatchError::Rejected(_) if kind == PatchKind::Json => Status::misfit(),
         PatchError::Rejected(message) => Status::new(422, "Invalid", message),
         PatchError::Failed(message) => Status::new(500, "", message),

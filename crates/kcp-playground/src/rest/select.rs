@@ -1,4 +1,4 @@
-//! Which objects of a table a request is about.
+//! The objects of a table that a request selects.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::select::{FieldSelector, LabelSelector, SelectError};
 use crate::status::Status;
 use crate::store::{Filter, Key, Range, Stored};
 
-/// The part of a table that a scope and a namespace leave.
+/// The part of a table in a scope and a namespace.
 pub(super) fn range(
     scope: &Scope,
     resource: &Resource,
@@ -29,7 +29,7 @@ pub(super) fn range(
     })
 }
 
-/// Where a named object is.
+/// The key of a named object.
 pub(super) fn key(
     scope: &Scope,
     resource: &Resource,
@@ -54,14 +54,14 @@ pub(super) fn visible(resource: &Resource, stored: &Stored) -> bool {
         }
 }
 
-/// What selectors and the scope leave of a range.
+/// The filter of selectors and scope over a range.
 pub(super) struct Chosen {
     resource: Arc<Resource>,
     labels: LabelSelector,
     fields: FieldSelector,
-    /// What is asked for is where nothing is.
+    /// The selector can match nothing.
     is_nothing: bool,
-    /// Some field beyond name and namespace is asked for.
+    /// The selector names another field than name and namespace.
     looks_inside: bool,
 }
 
@@ -71,7 +71,7 @@ impl Chosen {
         let selectable = &resource.selectable_fields;
         fields
             .check(|field| match field {
-                // Kinds that name their fields have no namespace to name where they are in none.
+                // Kinds with field labels of their own have no namespace label if they are cluster-scoped.
                 "metadata.namespace" => {
                     let others = resource.flavour != Flavour::Custom && selectable.is_empty();
                     resource.namespaced || others
@@ -79,7 +79,7 @@ impl Chosen {
                 field => is_metadata(field) || selectable.iter().any(|known| **known == *field),
             })
             .map_err(|error| match error {
-                // Kinds with no fields of their own are not asked before all others.
+                // Kinds without selectable fields of their own have this message.
                 SelectError::UnsupportedField(field)
                     if selectable.is_empty() && resource.flavour != Flavour::Custom =>
                 {
@@ -99,7 +99,7 @@ impl Chosen {
         })
     }
 
-    /// Across clusters, whose parts of a table have keys of their own, no one key of a selector is found.
+    /// In all clusters, a selector cannot determine a single key.
     pub(super) fn within(self, scope: &Scope) -> Self {
         let key = if self.resource.namespaced {
             "metadata.namespace"
@@ -113,12 +113,12 @@ impl Chosen {
         }
     }
 
-    /// Whether everything that is visible is chosen.
+    /// Whether all visible objects are selected.
     pub(super) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether at most one object of a range can be chosen, by its name.
+    /// Whether at most one object of a range can be selected, by its name.
     pub(super) fn is_one(&self, range: &Range) -> bool {
         let whole =
             range.cluster.is_some() && (range.namespace.is_some() || !self.resource.namespaced);
@@ -135,10 +135,10 @@ impl Chosen {
                 _ => Cow::Borrowed(&**stored.key.namespace()),
             });
         }
-        // Some fields are made of others, and asked for under a name of their own.
+        // Some selectable fields are computed from others.
         let kept = stored.object();
         let strategy = self.resource.strategy.as_ref();
-        // An object that cannot be shown in this version is not selected by its fields either.
+        // An object that cannot be converted to this version does not match by its fields.
         let Ok(object) = view::serve(&self.resource, kept.clone()) else {
             return false;
         };

@@ -1,12 +1,11 @@
-//! What a path below a scope addresses. Nothing is looked up here: whether there is such an API is for
-//! the catalog to say.
+//! The target of a path below a scope. It only parses: the catalog knows whether the API exists.
 
 use percent_encoding::percent_decode_str;
 
-/// The thing that a request is about.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// `/readyz`, `/livez`, `/healthz` and what is below them.
+    /// `/readyz`, `/livez`, `/healthz` and their checks.
     Health,
     Version,
     /// `/api`
@@ -24,23 +23,23 @@ pub(super) enum Target {
     Swagger,
     /// `/openapi/v3`
     OpenApi,
-    /// What the index of `/openapi/v3` leads to: `apis/<group>/<version>`.
+    /// An entry in the index of `/openapi/v3`: `apis/<group>/<version>`.
     OpenApiOf(String),
     Resource(ResourcePath),
     Nothing,
 }
 
-/// The address of a collection, an object or a part of an object.
+/// A collection, an object or a subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResourcePath {
     pub(super) group: String,
     pub(super) version: String,
-    /// Where the path names one.
+    /// The namespace in the path.
     pub(super) namespace: Option<String>,
     pub(super) plural: String,
     /// `None` for the collection.
     pub(super) name: Option<String>,
-    /// Empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub(super) subresource: String,
 }
 
@@ -75,7 +74,7 @@ impl Target {
     }
 }
 
-/// The decoded segments; `None` where one is empty or no text. A slash at the end is forgiven.
+/// The decoded segments; `None` if one is empty or not UTF-8. A slash at the end is accepted.
 fn segments(path: &str) -> Option<Vec<String>> {
     let path = path.strip_prefix('/')?;
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -94,7 +93,7 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
         ..ResourcePath::default()
     };
     let (namespace, rest) = match rest {
-        // The namespace itself, or what is in it.
+        // The namespace itself, or its content.
         ["namespaces", _] => (None, rest),
         ["namespaces", _, "status" | "finalize"] if group.is_empty() => (None, rest),
         ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),

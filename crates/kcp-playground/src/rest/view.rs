@@ -1,4 +1,4 @@
-//! Stored objects in the form that a request asked for.
+//! Stored objects in the form that a request asks for.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -24,33 +24,32 @@ pub(super) struct View {
     pub(super) form: Form,
     pub(super) clock: fn() -> Timestamp,
     pub(super) heads: Heads,
-    /// Of objects of all clusters.
+    /// Objects of all clusters are shown.
     pub(super) across: bool,
-    /// Of what is served as it is stored.
+    /// Objects are shown as they are stored.
     stamp: u64,
-    /// Of whole objects that are wanted as protobuf.
+    /// Whole objects are shown in protobuf.
     packing: Option<Arc<Packing>>,
 }
 
-/// Whether objects of a resource can be had as protobuf: those of built-in kinds can, unless they are
-/// shown as something that is claimed.
+/// Whether objects of a resource can be shown in protobuf: those of built-in kinds can, unless they are shown as
+/// claimed resources.
 pub(super) fn is_packed(resource: &Resource) -> bool {
     resource.flavour != Flavour::Custom
         && resource.required_label.is_none()
         && Packing::exists(&resource.group, &resource.version, &resource.kind)
 }
 
-/// What items of lists don't say of themselves since the list does, as it stands in their texts.
+/// The fields that list items omit because the list has them, in the form of their texts.
 pub(super) struct Untold {
     head: String,
     kind: String,
-    /// The kind where the object says it, and no text within: fields are sorted, and after the kind come
-    /// the metadata.
+    /// The kind if the object has it, and nothing in between: fields are sorted, and the metadata follows the kind.
     place: String,
 }
 
 impl Untold {
-    /// Cuts it out of a text, unless another field stands before it.
+    /// Removes it from a text, unless another field is before it.
     fn cut(&self, body: &Bytes) -> Option<Item> {
         let found = memchr::memmem::find(body, self.place.as_bytes());
         let begins = body.starts_with(self.head.as_bytes());
@@ -62,15 +61,15 @@ impl Untold {
     }
 }
 
-/// Whether tables say what their columns are: of the tables of a watch only the first does.
+/// Whether tables contain their column definitions: in a watch, only the first one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heads {
     Shown,
     Told,
 }
 
-/// What an object has gone through when it is written by this resource: the version that it says and
-/// the schema that has pruned and defaulted it. Only then it can be served as it is stored.
+/// The stamp of an object that is written through this resource: its version, and the schema that pruned and defaulted
+/// it. An object with this stamp can be served as it is stored.
 pub(super) fn stamp(version: &str, resource: &Resource) -> u64 {
     let mut hasher = DefaultHasher::new();
     let schema = resource.schema.as_ref().map_or(0, |schema| schema.stamp());
@@ -99,22 +98,22 @@ impl View {
         }
     }
 
-    /// What documents are, where they are no JSON.
+    /// The encoding of documents, if it is not JSON.
     pub(super) fn media_type(&self) -> Option<&'static str> {
         self.packing.as_ref().map(|_| protobuf::MEDIA_TYPE)
     }
 
-    /// The same of events.
+    /// The encoding of events.
     pub(super) fn media_type_of_events(&self) -> Option<&'static str> {
         self.packing.as_ref().map(|_| protobuf::EVENTS)
     }
 
-    /// Objects as they are, and as they are served to everybody.
+    /// Objects as they are stored, in the form for all clients.
     pub(super) fn of(resource: &Arc<Resource>, clock: fn() -> Timestamp) -> Self {
         Self::new(Arc::clone(resource), Form::Whole.into(), clock)
     }
 
-    /// The object as it is served, where that is not as it is stored; `object` is what is stored.
+    /// The served form of an object, if that differs from the stored one; `object` is the stored one.
     pub(super) fn served(
         &self,
         stored: &Stored,
@@ -126,7 +125,7 @@ impl View {
         serve(&self.resource, object.clone()).map(Some)
     }
 
-    /// The same view of the resource as it is now.
+    /// The same view of the resource as it is served now.
     pub(super) fn follow(&mut self, resource: Arc<Resource>) {
         self.stamp = stamp(&resource.version, &resource);
         self.resource = resource;
@@ -148,7 +147,7 @@ impl View {
         }
     }
 
-    /// The same, with the revision of a later change: of the object's end.
+    /// The document with the revision of a later change: of the object's removal.
     pub(super) fn body_at(&self, stored: &Stored, revision: u64) -> Result<Bytes, Status> {
         if self.serves_as_stored(stored) {
             return self.document(stored.body_at(revision));
@@ -176,7 +175,7 @@ impl View {
         Ok(packing.document(&object))
     }
 
-    /// Shows an object that is not, or no longer, stored; in its storage version.
+    /// Shows an object that is not, or no longer, stored, in its storage version.
     pub(super) fn transient(&self, object: Object) -> Result<Bytes, Status> {
         let shown = match self.form {
             Form::Whole => serve(&self.resource, object)?.into_value(),
@@ -200,12 +199,12 @@ impl View {
         self.document(bytes(&shown))
     }
 
-    /// Whether objects are mostly shown as they are stored, which takes no time.
+    /// Whether objects are mostly shown as they are stored, without conversion.
     pub(super) fn is_quick(&self) -> bool {
         self.shows_what_is_stored() && self.packing.is_none()
     }
 
-    /// The object as part of a list.
+    /// The object as a list item.
     pub(super) fn item(&self, stored: &Stored, untold: Option<&Untold>) -> Result<Item, Status> {
         if !self.serves_as_stored(stored) {
             return self.transient_item(stored.object());
@@ -223,7 +222,7 @@ impl View {
         }
     }
 
-    /// What items don't say of themselves; none where they say all.
+    /// The fields that items omit; `None` if they omit none.
     pub(super) fn untold(&self) -> Option<Untold> {
         if self.says_kinds() || self.packing.is_some() {
             return None;
@@ -236,12 +235,12 @@ impl View {
         })
     }
 
-    /// Whether objects are shown as something that is claimed.
+    /// Whether objects are shown as claimed resources.
     pub(super) fn is_claimed(&self) -> bool {
         self.resource.required_label.is_some()
     }
 
-    /// Whether items of lists say what they are: untyped ones do, and so does all that is claimed.
+    /// Whether list items contain their kind: untyped and claimed objects do.
     fn says_kinds(&self) -> bool {
         let resource = &self.resource;
         self.form != Form::Whole
@@ -249,7 +248,7 @@ impl View {
             || resource.required_label.is_some()
     }
 
-    /// The same, of one that is not, or no longer, stored.
+    /// The list item of an object that is not, or no longer, stored.
     pub(super) fn transient_item(&self, object: Object) -> Result<Item, Status> {
         let item = bytes(&match self.form {
             Form::Whole => {
@@ -271,8 +270,7 @@ impl View {
         }))
     }
 
-    /// What lists and watches say of themselves. Those of custom resources say that nothing is to be
-    /// continued, too.
+    /// The metadata of lists and watches. Those of custom resources contain an empty continue token too.
     pub(super) fn complete(&self, meta: &mut Value) {
         let custom = self.resource.flavour == Flavour::Custom;
         if custom && self.form == Form::Whole && meta.get("continue").is_none() {
@@ -280,7 +278,7 @@ impl View {
         }
     }
 
-    /// A list document around items that are made already.
+    /// A list document around finished items.
     pub(super) fn list(&self, meta: &Value, items: Vec<Item>) -> Result<Pieces, Status> {
         if self.packing.is_some() {
             let resource = &self.resource;
@@ -318,7 +316,7 @@ impl View {
         Ok(around(&head, "items", items))
     }
 
-    /// The view of a watch, which shows no lists.
+    /// The view of a watch.
     pub(super) fn of_watch(self) -> Self {
         let form = match self.form {
             Form::MetadataList(_) => Form::Whole,
@@ -327,7 +325,7 @@ impl View {
         Self { form, ..self }
     }
 
-    /// What a watch is told.
+    /// An event of a watch.
     pub(super) fn event(&self, kind: &str, document: &[u8]) -> Bytes {
         if self.packing.is_some() {
             return Packing::event(kind, document);
@@ -341,7 +339,7 @@ impl View {
         text.into()
     }
 
-    /// That it can be told no more.
+    /// The error that ends a watch.
     pub(super) fn failure(&self, status: &Status) -> Bytes {
         let json = bytes(&status.to_json());
         let packed = self.packing.as_ref().map(|_| Packing::status(&json));
@@ -384,7 +382,7 @@ impl View {
         Ok(self.table(version, &meta, &rows))
     }
 
-    /// An object of the kind with nothing in it.
+    /// An empty object of the kind.
     fn empty(&self, metadata: &Value) -> Value {
         json!({
             "kind": &*self.resource.kind,
@@ -393,7 +391,7 @@ impl View {
         })
     }
 
-    /// What a document is called in refusals.
+    /// The name of a document in errors.
     fn type_name(&self, kind: &str) -> String {
         let group = &self.resource.table.group;
         match group.split('.').next() {
@@ -415,8 +413,8 @@ impl View {
         })
     }
 
-    /// A row around an object in its storage version. Built-in kinds are shown as they are stored,
-    /// whatever the version that is asked for.
+    /// A row with an object in its storage version. Built-in kinds are shown as they are stored, whatever version is
+    /// requested.
     fn row(&self, object: Object, version: MetaVersion, beside: Beside) -> Result<Value, Status> {
         let printer = self.printer()?;
         let now = (self.clock)();
@@ -477,7 +475,7 @@ fn around(head: &Value, field: &str, items: Vec<Item>) -> Pieces {
     Pieces::new(head.into(), items, b"]}")
 }
 
-/// From the storage version to the served one, as the served schema has it.
+/// Converts from the storage version to the served one, with the served schema.
 pub(super) fn serve(resource: &Resource, stored: Object) -> Result<Object, Status> {
     let mut object = match &resource.conversion {
         Some(conversion) => conversion.to_served(stored)?,
@@ -491,7 +489,7 @@ pub(super) fn serve(resource: &Resource, stored: Object) -> Result<Object, Statu
     match &resource.schema {
         Some(schema) if resource.flavour == Flavour::Custom => {
             let mut value = object.into_value();
-            // Defaults are those of the version that is stored.
+            // Defaults are those of the storage version.
             if let Some(storage) = &resource.storage_schema {
                 storage.prune(&mut value);
                 storage.default(&mut value);

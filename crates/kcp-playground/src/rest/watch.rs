@@ -1,4 +1,4 @@
-//! Watches: the state first where it was asked for, then changes as they come, bookmarks in between.
+//! Watches: the initial state on request, then changes as they happen, with bookmarks in between.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,51 +19,51 @@ use crate::status::Status;
 use crate::store::{Event, EventKind, Filter, Range, Store, Stored, Watch};
 use kube_schema::field::FieldError;
 
-/// Between two bookmarks of a quiet watch.
+/// The interval of bookmarks in a quiet watch.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// So long a watch lasts where its client names no time.
+/// The duration of a watch without a timeout from the client.
 const LASTS: Duration = Duration::from_mins(45);
-/// The last bookmark comes so long before the end.
+/// The time between the last bookmark and the end.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Changes looked at between two turns of the runtime.
+/// The number of changes that are processed before the task yields.
 const BATCH: usize = 256;
-/// Bytes of objects that are shown between two of them.
+/// The bytes of shown objects before the task yields.
 const BATCH_SIZE: usize = 1 << 20;
 
-/// What a watch begins with.
+/// The beginning of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Everything there is, as additions.
+    /// The current state, as additions.
     Current,
-    /// The same, at least as new as a revision, ended by a bookmark.
+    /// The state at a revision or later, as additions, ended by a bookmark.
     List(u64),
-    /// What comes after a revision.
+    /// Changes after a revision.
     After(u64),
-    /// What comes from here on.
+    /// Changes from now on.
     Now,
 }
 
-/// How long, how often, from where.
+/// Duration, bookmarks and beginning.
 pub(super) struct Plan {
     start: Start,
     bookmarks: bool,
     timeout: Duration,
 }
 
-/// How what is watched is served now.
+/// The current serving of the watched resource.
 pub(super) enum Standing {
     Served(Arc<Resource>),
-    /// No longer, or as something else.
+    /// It is no longer served, or served in another way.
     Gone,
-    /// The same, and the watch says that it has failed.
+    /// The same; the watch ends with an error.
     Failed,
-    /// Nobody tells any more what happens.
+    /// No more events arrive.
     Silent,
 }
 
 pub(super) type Current = Arc<dyn Fn() -> Standing + Send + Sync>;
 
-/// What watches in the view of an export say when the export has become another.
+/// The error of watches in an export's view when the export has changed.
 const CANCELLED: &str = "unable to decode an event from the watch stream: context canceled";
 
 impl Plan {
@@ -86,7 +86,7 @@ impl Plan {
     }
 }
 
-/// Refuses options that make no sense together.
+/// Refuses options that contradict each other.
 fn check_options(query: &Query<'_>) -> Result<(), Status> {
     let matching = query.get(MATCH);
     let initial = query.get("sendInitialEvents").is_some();
@@ -118,7 +118,7 @@ fn check_options(query: &Query<'_>) -> Result<(), Status> {
     }
 }
 
-/// What is watched, and how it is shown.
+/// The watched range and its view.
 pub(super) struct Watched {
     pub(super) range: Range,
     pub(super) chosen: Arc<Chosen>,
@@ -127,11 +127,11 @@ pub(super) struct Watched {
     pub(super) aside: Aside,
 }
 
-/// A watch that is being told.
+/// A running watch.
 struct Telling {
-    /// What is there at the beginning, until it has been told.
+    /// The rest of the initial state.
     initial: std::vec::IntoIter<Arc<Stored>>,
-    /// The revision of the bookmark that ends the beginning.
+    /// The revision of the bookmark after the initial state.
     synced: Option<u64>,
     watch: Watch,
     view: View,
@@ -139,17 +139,17 @@ struct Telling {
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    /// Kept from event to event: to make one takes longer than to tell what has happened.
+    /// The future is kept from event to event, because creating it takes longer than an event.
     timer: Pin<Box<Sleep>>,
     told: u64,
     definitions: tokio::sync::watch::Receiver<u64>,
     current: Current,
-    /// What is watched is going: its last events are still to be told.
+    /// The resource is about to end: its last events are still sent.
     closing: bool,
     over: bool,
 }
 
-/// The events of a watch, each a line of JSON or a frame. They are made when the client comes to read them.
+/// The events of a watch, each a line of JSON or a frame. They are encoded when the client reads them.
 pub(super) async fn watch(
     store: &Arc<Store>,
     watched: Watched,
@@ -162,7 +162,7 @@ pub(super) async fn watch(
         current,
         aside,
     } = watched;
-    // Before anything is read, so that no change of a definition slips through.
+    // Read before the objects, so that no change of a definition is missed.
     let definitions = store.watch_definitions();
     let mut initial = Vec::new();
     let mut synced = None;
@@ -208,7 +208,7 @@ pub(super) async fn watch(
 }
 
 impl Telling {
-    /// What happened next; `None` when the watch is over.
+    /// The next events; `None` when the watch is over.
     async fn next(&mut self) -> Option<Vec<Bytes>> {
         if self.over {
             return None;
@@ -229,7 +229,7 @@ impl Telling {
         self.change().await
     }
 
-    /// More of what is there at the beginning.
+    /// The next part of the initial state.
     fn beginning(&mut self) -> Vec<Event> {
         let mut size = 0;
         let mut batch = Vec::new();
@@ -247,13 +247,13 @@ impl Telling {
         batch
     }
 
-    /// What happened after the beginning.
+    /// The changes after the initial state.
     async fn change(&mut self) -> Option<Vec<Bytes>> {
         loop {
             if Instant::now() >= self.end {
                 return None;
             }
-            // First, so that what comes in between wakes the watch again.
+            // Subscribes first, so that changes in the meantime wake the watch again.
             let polled = self.watch.poll(BATCH);
             if self.definitions.has_changed().unwrap_or(false) {
                 self.definitions.borrow_and_update();
@@ -264,7 +264,7 @@ impl Telling {
                         let status = Status::new(500, "InternalError", CANCELLED).about_nothing();
                         return Some(self.fail(&status));
                     }
-                    // Nothing is told until the time is over.
+                    // The watch stays silent until its end.
                     Standing::Silent => {
                         sleep_until(self.end).await;
                         return None;
@@ -296,7 +296,7 @@ impl Telling {
         }
     }
 
-    /// Events as lines. Where that takes long, it is done beside what serves others.
+    /// Events as lines. Large ones are encoded outside of the serving threads.
     async fn tell(&mut self, events: Vec<Event>) -> Vec<Bytes> {
         let size: usize = events.iter().map(|event| event.object.size()).sum();
         if let Some(last) = events.last() {
@@ -327,7 +327,7 @@ impl Telling {
             _ if now < farewell => farewell,
             _ => self.end,
         };
-        // A watch of the future has nothing to say about the present.
+        // A watch from a future revision reports nothing about the present.
         let revision = self.watch.position().max(self.told);
         let bookmark = self.view.bookmark(revision, false)?;
         self.view.heads = Heads::Told;
@@ -340,7 +340,7 @@ impl Telling {
     }
 }
 
-/// The lines of events, up to one that cannot be shown.
+/// The lines of events, up to the first one that cannot be shown.
 fn lines(mut view: View, events: &[Event]) -> (Vec<Bytes>, Option<Status>) {
     let mut lines = Vec::with_capacity(events.len());
     for happened in events {

@@ -1,4 +1,4 @@
-//! What all writes have in common: the way from what a client sent to what is stored, and the answer.
+//! The common parts of all writes: from the request to the stored object, and the answer.
 
 use std::sync::Arc;
 
@@ -19,30 +19,30 @@ use kube_schema::field::FieldError;
 use kube_schema::json::{self, Document};
 use kube_schema::names::{self, MetadataRules};
 
-/// The largest object that is stored, as JSON: what etcd takes in one request by default.
+/// The maximum size of a stored object as JSON: etcd's default limit for a request.
 const MAX_STORED: usize = 1_572_864;
 
-/// What a write answers.
+/// The answer to a write.
 pub(super) struct Written {
     pub(super) code: u16,
     pub(super) body: Bytes,
-    /// Where it is no JSON.
+    /// The encoding, if it is not JSON.
     pub(super) media_type: Option<&'static str>,
     pub(super) warnings: Vec<String>,
 }
 
-/// An object on its way into the store, in its storage version.
+/// An object before it is stored, in its storage version.
 pub(super) struct Shaped {
     pub(super) object: Object,
     pub(super) stamp: u64,
-    /// What is wanted had numbers such as `1.0`, which are other ones than those that are stored.
+    /// The desired state contained numbers such as `1.0`, which differ from the stored ones.
     pub(super) doubles: bool,
 }
 
-/// How a transaction left an object that the answer shows.
+/// The object that the answer shows, as the transaction left it.
 pub(super) struct Recorded {
     resource: Arc<Resource>,
-    /// As it was when it went, or when it was answered without being stored.
+    /// The last state before its removal, or the object of an answer that is not stored.
     gone: Option<Object>,
     warnings: Vec<String>,
 }
@@ -56,7 +56,7 @@ impl Recorded {
         }
     }
 
-    /// With what the client is to be warned of.
+    /// With the warnings for the client.
     pub(super) fn warned(self, complaints: &Complaints) -> Self {
         Self {
             warnings: complaints.all_warnings(),
@@ -66,7 +66,7 @@ impl Recorded {
 }
 
 impl Rest {
-    /// What was sent. Where nothing is served, that is to be told, and not what a body there should be.
+    /// The body. If the resource is not served, that is the error, whatever the body is.
     pub(super) fn document(&self, call: &Call<'_>, verb: &str) -> Result<Document, Status> {
         body::document(&call.request.headers, &call.request.body).map_err(|unread| {
             let scope = &call.request.scope;
@@ -77,7 +77,7 @@ impl Rest {
         })
     }
 
-    /// Converts, completes and checks an object of the served version.
+    /// Converts, completes and validates an object of the served version.
     pub(super) fn shape(
         &self,
         ground: Ground<'_>,
@@ -92,7 +92,7 @@ impl Rest {
         let mut doubles = false;
         let mut errors = Vec::new();
         if let (Some(schema), true) = (schema, converts) {
-            // Held to the version that it was written in before it becomes another.
+            // Validated in its own version before it is converted.
             schema.default(&mut value);
             let before = admission.old.map(|old| view::serve(resource, old.clone()));
             let before = before.transpose()?;
@@ -125,7 +125,7 @@ impl Rest {
         if let Some(schema) = schema {
             let mut value = object.into_value();
             match account {
-                // What an apply has emptied is null, and may not be.
+                // Values that an apply has emptied are null, which is not allowed.
                 Account::Given => schema.fill(&mut value),
                 Account::Update { .. } => schema.default(&mut value),
             }
@@ -172,7 +172,7 @@ impl Rest {
         })
     }
 
-    /// Asks the scope about a write, and gives the object the labels that it needs there.
+    /// Asks the scope about a write, and adds the labels that the object needs there.
     pub(super) fn admit(
         &self,
         ground: Ground<'_>,
@@ -198,7 +198,7 @@ impl Rest {
         Ok(())
     }
 
-    /// The same resource in the version that objects are stored in.
+    /// The same resource in the storage version.
     fn stored_as(
         &self,
         ground: Ground<'_>,
@@ -214,7 +214,7 @@ impl Rest {
     }
 }
 
-/// What was sent as an object of its kind, without the fields that the kind does not have.
+/// The body as an object of its kind, without unknown fields.
 pub(super) fn decode(
     sent: Value,
     resource: &Resource,
@@ -249,7 +249,7 @@ pub(super) fn answer(
     let body = match (outcome.reported, gone) {
         (Some(stored), _) => view.body(&stored)?,
         (None, Some(mut gone)) if gone.in_deletion() => {
-            // Its end is a change too.
+            // The removal is a change too.
             let revision = outcome.revision.to_string();
             let metadata = gone.metadata_mut();
             metadata.insert("resourceVersion".into(), revision.into());
@@ -270,7 +270,7 @@ pub(super) fn answer(
     })
 }
 
-/// The cluster that a write is for: there is one, or there is no such write.
+/// The cluster of a write; without one, there is no such endpoint.
 pub(super) fn cluster(call: &Call<'_>) -> Result<crate::store::Name, Status> {
     let cluster = call.request.scope.cluster();
     cluster.cloned().ok_or_else(Status::no_such_path)
@@ -296,8 +296,8 @@ pub(super) fn existing(
     }
 }
 
-/// Refuses what no etcd would store. Nothing is measured where an object of `before` bytes and what was
-/// sent, with an account of all its fields, cannot come to so much.
+/// Refuses objects that are too large for etcd. The size is not computed if the `before` bytes of the old object and
+/// the body, with entries for all fields, cannot reach the limit.
 pub(super) fn check_size(call: &Call<'_>, before: usize, object: &Object) -> Result<(), Status> {
     let sent = call.request.body.len();
     let at_most = before.saturating_add(sent.saturating_mul(4));
@@ -307,7 +307,7 @@ pub(super) fn check_size(call: &Call<'_>, before: usize, object: &Object) -> Res
     Err(Status::new(500, "", "etcdserver: request is too large"))
 }
 
-/// The namespace of the address is the object's.
+/// Sets the object's namespace from the path.
 pub(super) fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
     match (object.namespace(), path.namespace.as_deref()) {
         (None, Some(namespace)) => {
@@ -341,7 +341,7 @@ pub(super) fn fit_name(object: &Object, name: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// What the schema has against an object, or against the status where that alone is written.
+/// The schema's errors of an object, or of the status if only that is written.
 fn judge(
     schema: &dyn ObjectSchema,
     admission: &Admission<'_>,
@@ -356,7 +356,7 @@ fn judge(
     }
 }
 
-/// Makes numbers what they are when they are stored; says whether those of what is wanted were others.
+/// Converts numbers to their stored form. Returns whether those of the desired state changed.
 fn settle(object: &mut Value) -> bool {
     let mut wanted = false;
     for (field, value) in object.as_object_mut().into_iter().flatten() {
@@ -366,7 +366,7 @@ fn settle(object: &mut Value) -> bool {
 }
 
 fn check_metadata(object: &Object, resource: &Resource) -> Vec<FieldError> {
-    // Definitions check their own names; reviews have none.
+    // Definitions validate their own names; reviews have none.
     let own_rules = &*resource.group == custom::GROUP && &*resource.plural == custom::PLURAL;
     if own_rules || resource.verbs == Verbs::CreateOnly {
         return Vec::new();
@@ -394,13 +394,13 @@ fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<
         .and_then(Value::as_str)
         .unwrap_or_default();
     if resource.verbs == Verbs::CreateOnly {
-        // Questions are not known by their kind.
+        // Reviews are not identified by their kind.
         return Err(Status::invalid(&resource.group, "", name, errors));
     }
     Err(invalid(resource, name, errors))
 }
 
 pub(super) fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
-    // Both views of events are one kind to the store.
+    // The store has one kind for both versions of events.
     Status::invalid(&resource.table.group, &resource.kind, name, errors)
 }

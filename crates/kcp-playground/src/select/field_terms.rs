@@ -13,14 +13,14 @@ struct Term {
     equal: bool,
 }
 
-/// A conjunction of comparisons of fields with texts.
+/// A conjunction of comparisons of fields with strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSelector {
     terms: Vec<Term>,
 }
 
 impl FieldSelector {
-    /// Parses the value of a `fieldSelector` parameter; the empty one selects everything.
+    /// Parses the value of a `fieldSelector` parameter; an empty one selects everything.
     pub(crate) fn parse(text: &str) -> Result<Self, SelectError> {
         if text.len() > MAX_SELECTOR {
             return Err(SelectError::TooLong { size: text.len() });
@@ -57,8 +57,8 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The one value that a field must have to match, if the selector says so: what lets a watch
-    /// of a single object be served without a look at the others.
+    /// The value that a field must have to match, if the selector determines it. So a watch of a single object does not
+    /// read others.
     pub(crate) fn exact(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
@@ -66,15 +66,14 @@ impl FieldSelector {
             .map(|term| term.value.as_str())
     }
 
-    /// Matches against the text of each field; a missing field is the empty text.
+    /// Matches against the string of each field; a missing field is the empty string.
     pub(crate) fn matches<'v>(&self, text: impl Fn(&str) -> Cow<'v, str>) -> bool {
         self.terms
             .iter()
             .all(|term| (text(&term.field) == term.value) == term.equal)
     }
 
-    /// Matches an object, each field taken as a dotted path into it, but for those whose text is made of
-    /// something else.
+    /// Matches an object. Each field is a dotted path in it, except for computed fields.
     pub(crate) fn matches_object_with<'v>(
         &self,
         object: &'v Value,
@@ -103,8 +102,8 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// The text of the scalar at a dotted path, without or with a dot before it (as
-/// `selectableFields[].jsonPath` has it); anything else is the empty text.
+/// The string of the scalar at a dotted path, with or without a dot before it (as in `selectableFields[].jsonPath`);
+/// anything else is the empty string.
 pub(super) fn field_text<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
     let mut at = object;
     for step in path.trim_start_matches('.').split('.') {

@@ -39,7 +39,7 @@ fn is_space(c: char) -> bool {
     " \t\r\n".contains(c)
 }
 
-/// Splits into tokens with their text; an `End` is always last.
+/// Splits into tokens with their text; the last one is always `End`.
 fn lex(text: &str) -> Vec<(LabelToken, &str)> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -94,7 +94,7 @@ struct LabelParser<'a> {
 }
 
 impl<'a> LabelParser<'a> {
-    /// The next token, keywords taken as words.
+    /// The next token; keywords count as words.
     fn peek(&self) -> (LabelToken, &'a str) {
         let (token, text) = self.raw();
         match token {
@@ -202,7 +202,7 @@ impl<'a> LabelParser<'a> {
         }
     }
 
-    /// Values up to a closing parenthesis, which is left; a comma beside nothing is an empty value.
+    /// Values up to a closing parenthesis, which is not consumed; an empty value is before or after a comma.
     fn value_list(&mut self) -> Result<BTreeSet<String>, String> {
         let mut values = BTreeSet::new();
         loop {
@@ -257,7 +257,7 @@ fn check_key(key: &str, path: &Path<'_>) -> Result<(), FieldError> {
     }
 }
 
-/// Checks a requirement whose parts are known.
+/// Validates a requirement whose parts are parsed.
 fn build(key: &str, operator: Operator, values: BTreeSet<String>) -> Result<Requirement, String> {
     let root = Path::Root;
     let path = root.field("values");

@@ -1,10 +1,10 @@
-//! Who is asking: static bearer tokens, as kube-apiserver's token file has them.
+//! Authentication: static bearer tokens, as in kube-apiserver's token file.
 //!
-//! There is no authorisation here beyond "known or not": the playground enforces no RBAC.
+//! There is no authorisation: every known user may do everything.
 
 use std::collections::HashMap;
 
-/// A user as the control plane sees it.
+/// A user of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub name: String,
@@ -12,7 +12,7 @@ pub struct Identity {
     pub groups: Vec<String>,
 }
 
-/// A line of a token file that cannot be used.
+/// An invalid line of a token file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("token file, line {line}: {problem}")]
 pub struct TokenFileError {
@@ -20,16 +20,16 @@ pub struct TokenFileError {
     pub problem: String,
 }
 
-/// The tokens that are let in.
+/// The accepted tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens {
     users: HashMap<String, Identity>,
 }
 
 impl Tokens {
-    /// Lets a token in as a user. A token that is there already now means the new user.
+    /// Accepts a token for a user. If the token exists already, it now belongs to the new user.
     pub fn insert(&mut self, token: &str, mut identity: Identity) {
-        // Every authenticated request carries this group in Kubernetes; token files leave it out.
+        // In Kubernetes, every authenticated request has this group; token files leave it out.
         let authenticated = "system:authenticated".to_owned();
         if !identity.groups.contains(&authenticated) {
             identity.groups.push(authenticated);
@@ -37,7 +37,7 @@ impl Tokens {
         self.users.insert(token.to_owned(), identity);
     }
 
-    /// Reads kube-apiserver's form: `token,user,uid,"group1,group2"`, the groups optional.
+    /// Parses kube-apiserver's format: `token,user,uid,"group1,group2"`, the groups optional.
     pub fn insert_csv(&mut self, csv: &str) -> Result<(), TokenFileError> {
         for (index, line) in csv.lines().enumerate() {
             let line = line.trim();
@@ -80,7 +80,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// The user behind an `Authorization` header, if it is one that is let in.
+    /// The user of an `Authorization` header, if its token is accepted.
     pub fn authenticate(&self, authorization: Option<&[u8]>) -> Option<&Identity> {
         let value = std::str::from_utf8(authorization?).ok()?;
         let (scheme, token) = value.split_once(' ')?;
@@ -91,7 +91,7 @@ impl Tokens {
     }
 }
 
-/// Splits one line of CSV; a field may stand in double quotes, a quote inside is doubled.
+/// Splits one line of CSV; a field may be in double quotes, with quotes in it doubled.
 fn csv_fields(line: &str) -> Result<Vec<String>, &'static str> {
     let mut fields = Vec::new();
     let mut chars = line.chars().peekable();

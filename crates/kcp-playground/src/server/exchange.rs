@@ -1,5 +1,4 @@
-//! One request and its answer: who asks, what for, which faults strike, what the API says, and the
-//! line in the log.
+//! One request and its answer: authentication, routing, faults, the API, and the line in the log.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -34,12 +33,12 @@ use crate::status::Status;
 use kube_lang::object::merge_patch;
 use kube_schema::json::MAX_BODY;
 
-/// Which scope an address means. One for each listener.
+/// Maps paths to scopes. One for each listener.
 pub trait Router: Send + Sync + 'static {
     fn route(&self, address: &Address, user: &User) -> Result<Scope, Status>;
 }
 
-/// What all exchanges of a listener share.
+/// The common state of all requests of a listener.
 pub(crate) struct Exchange {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) router: Box<dyn Router>,
@@ -50,21 +49,21 @@ pub(crate) struct Exchange {
     pub(crate) stop: CancellationToken,
 }
 
-/// What is taken of a body that nobody reads.
+/// The number of bytes that are read of an unused body.
 pub(super) const MAX_DRAINED: usize = 32 * 1024 * 1024;
 const DRAINED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A request whose body is still on its way.
+/// A request whose body has not been read.
 struct Incomplete<'a> {
     method: http::Method,
     query: Option<String>,
     headers: HeaderMap,
     body: &'a mut Arriving,
-    /// What a fault does to the document.
+    /// A fault's change of the document.
     mutation: Option<Value>,
 }
 
-/// A body, and whether anybody saw its end.
+/// A body, and whether it was read to its end.
 struct Arriving {
     body: Incoming,
     ended: bool,
@@ -89,8 +88,8 @@ impl Arriving {
         }
     }
 
-    /// Takes the rest of a body that nobody reads, within bounds: a client that is cut off while it
-    /// sends may never come to read the answer.
+    /// Reads the rest of an unused body, up to a limit: a client whose connection is closed while it sends may not read
+    /// the answer.
     async fn drain(&mut self) {
         let mut left = MAX_DRAINED;
         let rest = async {
@@ -152,12 +151,12 @@ impl Handler for Exchange {
             }
             response.map(|mut response| {
                 if head {
-                    // No more than what stands above it; over HTTP/2 nobody else would see to that.
+                    // The answer to HEAD has no body. Over HTTP/2, nothing else enforces that.
                     response.body = ApiBody::Full(Bytes::new());
                 }
                 if !body.ended && parts.version < Version::HTTP_2 {
-                    // The connection ends with this answer, since the rest of the body stands in the way
-                    // of another request. A client that isn't told may just be sending one.
+                    // The connection closes after this answer, because the rest of the body precedes any next request.
+                    // The client has to be told, as it may be sending one.
                     let close = HeaderValue::from_static("close");
                     response.headers.insert(CONNECTION, close);
                 }
@@ -168,14 +167,15 @@ impl Handler for Exchange {
 }
 
 impl Exchange {
-    /// Lets a fault do what it does around the real answer. `None` cuts the connection.
+    /// Applies a fault to the real answer. `None` closes the connection.
     async fn faulty(
         &self,
         fault: Option<Action>,
         answer: impl Future<Output = ApiResponse>,
     ) -> Option<ApiResponse> {
         match fault {
-            // A stale list asks for an earlier state by its query, which is changed already, and so is a document.
+            // A stale list changes the query before the request, and a mutation changes the document, so neither is
+            // applied here.
             None | Some(Action::StaleList(_) | Action::Mutate(_)) => Some(answer.await),
             Some(Action::Latency(latency)) => {
                 tokio::time::sleep(latency).await;
@@ -273,8 +273,7 @@ impl Exchange {
     }
 }
 
-/// A stream up to something that happens while it has nothing to tell. That is asked about no more often,
-/// since all watches ask the same one.
+/// A stream that ends on a signal while it has no data. The signal is polled only then, because all watches share it.
 fn until(
     mut events: BoxStream<'static, Bytes>,
     end: impl Future<Output = ()> + Send + 'static,
@@ -316,8 +315,7 @@ fn on_stream(
     }
 }
 
-/// The answer of a fault, in the form that the real one would have.
-/// A document after a mutation; what is not JSON stays as it is.
+/// A document after a mutation; a document that is not JSON stays as it is.
 fn mutated(body: Bytes, mutation: Option<&Value>) -> Bytes {
     let Some(mutation) = mutation else {
         return body;
@@ -342,8 +340,8 @@ fn injected(code: u16) -> Status {
     }
 }
 
-/// The query of a list, asking for the state that was there some revisions ago. A list that goes on
-/// from an earlier page is left alone: its state was decided with the first page.
+/// The query of a list, changed to ask for the state of some revisions ago. The next page of a paginated list is not
+/// changed: its first page has determined the state.
 fn stale_query(query: Option<&str>, revision: u64) -> String {
     let pairs = || form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     if pairs().any(|(key, value)| key == "continue" && !value.is_empty()) {

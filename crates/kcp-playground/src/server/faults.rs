@@ -1,8 +1,7 @@
-//! Faults on demand: what a rule matches, and what it then does to a request.
+//! Faults on demand: the requests that a rule matches, and the effect on them.
 //!
-//! Off by default. Rules are looked through in order and the first one that strikes decides. Chance
-//! comes from a generator with a fixed seed, so that a run can be repeated. This file decides only;
-//! the server carries it out.
+//! Off by default. The first rule that strikes decides. Random numbers come from a generator with a fixed seed, so that
+//! a run can be repeated. This file only decides; the server applies the fault.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use serde_json::Value;
 
 use super::request_info::RequestInfo;
 
-/// Which requests a rule is about. An empty field matches everything.
+/// The requests that a rule matches. An empty field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     pub verb: Option<String>,
@@ -27,37 +26,37 @@ pub struct Matcher {
     pub agent: Option<String>,
 }
 
-/// Whether a fault strikes before the request is carried out, or after it took effect.
+/// Whether a fault strikes before the request is executed, or after it took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Before,
     After,
 }
 
-/// What happens to a request that is struck.
+/// The effect on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It waits, then goes on as usual.
+    /// The request is delayed.
     Latency(Duration),
-    /// It is answered with this status; 409, 410, 429, 500, 503, 504 come with the usual body.
+    /// The answer is this status; 409, 410, 429, 500, 503, 504 have the usual body.
     Status { code: u16, when: When },
-    /// The connection is cut without an answer.
+    /// The connection is closed without an answer.
     Reset(When),
     /// A watch ends after this time without an error.
     CutWatch(Duration),
-    /// A watch's events arrive this much later.
+    /// The events of a watch arrive this much later.
     DelayWatch(Duration),
-    /// A watch ends after this time with an error in its stream, as kcp's do when an export changes.
+    /// A watch ends after this time with an error in its stream, as kcp's watches do when an export changes.
     FailWatch(Duration),
-    /// A watch falls silent after this time: open, but no event and no bookmark arrives any more.
+    /// A watch falls silent after this time: it stays open, but sends no event and no bookmark.
     StallWatch(Duration),
-    /// A list is answered with an earlier state: as many revisions back as are said.
+    /// A list is answered with the state of this number of revisions ago.
     StaleList(u64),
     /// The document of the request is changed by this merge patch, as by a mutating webhook.
     Mutate(Value),
 }
 
-/// Of requests for resources, and the methods of those that name none (discovery, probes).
+/// Whether this is a verb of requests for resources, or a method of others (discovery, probes).
 fn is_verb(verb: &str) -> bool {
     const VERBS: [&str; 12] = [
         "get",
@@ -76,15 +75,15 @@ fn is_verb(verb: &str) -> bool {
     VERBS.contains(&verb)
 }
 
-/// A fault: what it matches, how often it strikes, what it does.
+/// A fault: the requests that it matches, how often it strikes, and its effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     pub matcher: Matcher,
-    /// The share of the matching requests that are struck, 0 to 1.
+    /// The probability that a matching request is struck, from 0 to 1.
     pub rate: f64,
-    /// Passes this many matching requests first.
+    /// The number of matching requests before the first one that is struck.
     pub skip: u64,
-    /// Strikes at most this often.
+    /// The maximum number of struck requests.
     pub times: Option<u64>,
     pub action: Action,
 }
@@ -101,7 +100,7 @@ impl Fault {
         }
     }
 
-    /// The same, but only the first time.
+    /// A fault that strikes only the first time.
     #[must_use]
     pub fn once(self) -> Self {
         Self {
@@ -111,7 +110,7 @@ impl Fault {
     }
 }
 
-/// The faults in force. Tests add and clear them while the playground runs.
+/// The active faults. Tests add and remove them while the playground runs.
 pub struct Faults {
     inner: Mutex<Inner>,
 }
@@ -132,7 +131,7 @@ impl Faults {
         let this = Self {
             inner: Mutex::new(Inner {
                 rules: Vec::new(),
-                // The generator below never leaves zero.
+                // The generator below never produces zero.
                 random: seed | 1,
             }),
         };
@@ -154,7 +153,7 @@ impl Faults {
         self.inner.lock().rules.clear();
     }
 
-    /// How often the faults in force have struck, in their order.
+    /// The number of struck requests of each active fault, in order.
     pub fn struck(&self) -> Vec<u64> {
         self.inner.lock().rules.iter().map(|r| r.struck).collect()
     }
@@ -183,12 +182,12 @@ impl Faults {
 }
 
 impl Action {
-    /// Actions on watches and lists leave every other request alone.
+    /// Actions on watches and lists do not affect other requests.
     fn concerns(&self, verb: &str) -> bool {
         self.only_verb().is_none_or(|only| only == verb)
     }
 
-    /// The one verb that it can happen to, if there is just one.
+    /// The verb of an action that affects only one verb.
     fn only_verb(&self) -> Option<&'static str> {
         match self {
             Self::CutWatch(_) | Self::FailWatch(_) | Self::DelayWatch(_) | Self::StallWatch(_) => {
@@ -219,7 +218,7 @@ impl Matcher {
     }
 }
 
-/// A number in [0, 1) from xorshift64*: no more randomness than this is needed.
+/// A number in [0, 1) from xorshift64*; this suffices as randomness.
 fn next_unit(state: &mut u64) -> f64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -228,7 +227,7 @@ fn next_unit(state: &mut u64) -> f64 {
     f64::from(u32::try_from(bits).unwrap_or(u32::MAX)) / (f64::from(u32::MAX) + 1.0)
 }
 
-/// What is wrong with the text of a fault.
+/// The error in the text of a fault.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "fault {text:?}: {problem}; expected words such as verb=create resource=secrets rate=0.1 \
@@ -242,7 +241,7 @@ pub struct FaultError {
 impl FromStr for Fault {
     type Err = FaultError;
 
-    /// Reads the form of the `--fault` flag: words separated by white space or commas.
+    /// Parses the format of the `--fault` flag: words separated by white space or commas.
     fn from_str(text: &str) -> Result<Self, FaultError> {
         let error = |problem: String| FaultError {
             text: text.to_owned(),
@@ -337,7 +336,7 @@ impl FromStr for Fault {
     }
 }
 
-/// A duration as faults have it, such as `300ms`.
+/// A duration in the format of faults, such as `300ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| format!("{text:?} is no duration, such as 300ms"))
 }

@@ -1,8 +1,8 @@
-//! Small writes to a connection, gathered into large ones.
+//! Combines small writes to a connection into large ones.
 //!
-//! One change can be told to a hundred watches over one connection. HTTP/2 flushes after each frame, and
-//! TLS makes a record and a system call of each flush, for the server and for the client once more. Here a
-//! flush waits until the task of the connection has nothing more to do: [`Gathered::run`] sees to that.
+//! One change can be sent to a hundred watches over one connection. HTTP/2 flushes after each frame, and TLS turns each
+//! flush into a record and a system call, on both sides. Here, a flush waits until the connection's task is idle: see
+//! [`Gathered::run`].
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -13,18 +13,18 @@ use std::task::{Context, Poll, ready};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// So much waits at most.
+/// The maximum size of buffered writes.
 const FULL: usize = 64 * 1024;
-/// So much memory an idle connection keeps for it.
+/// The buffer that an idle connection keeps.
 const KEPT: usize = 4 * 1024;
 
-/// A stream whose writes wait for each other.
+/// A stream with buffered writes.
 pub(super) struct Gathered<S>(Arc<Mutex<Gathering<S>>>);
 
 struct Gathering<S> {
     stream: S,
     waiting: Vec<u8>,
-    /// Of what is waiting, this much is handed on already.
+    /// The number of buffered bytes that are already written.
     handed_on: usize,
     failed: Option<io::ErrorKind>,
 }
@@ -39,14 +39,14 @@ impl<S> Gathered<S> {
         })))
     }
 
-    /// The same stream once more: one is for the connection, one to run it with.
+    /// Another handle of the stream: one is for the connection, one for running it.
     pub(super) fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
 impl<S> Gathered<S> {
-    /// Runs a connection over this stream. What it has written goes out whenever it comes to wait.
+    /// Runs a connection over this stream. Its writes are flushed whenever it becomes idle.
     pub(super) fn run<'a, C>(&'a self, connection: Pin<&'a mut C>) -> Running<'a, C, S> {
         Running {
             connection,
@@ -55,7 +55,7 @@ impl<S> Gathered<S> {
     }
 }
 
-/// A connection that is run.
+/// A running connection.
 pub(super) struct Running<'a, C, S> {
     connection: Pin<&'a mut C>,
     stream: &'a Gathered<S>,
@@ -69,7 +69,7 @@ impl<C: Future, S: AsyncWrite + Unpin> Future for Running<'_, C, S> {
         let mut gathering = self.stream.0.lock();
         if let Poll::Ready(Err(error)) = gathering.hand_on(cx) {
             gathering.failed = Some(error.kind());
-            // The connection is told of it when it comes to read or to write.
+            // The connection gets this error at its next read or write.
             cx.waker().wake_by_ref();
         }
         ended
@@ -96,7 +96,7 @@ impl<S: AsyncWrite + Unpin> Gathering<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Room for more; none is left for what comes while much is waiting and nobody takes it.
+    /// The space for more data; pending while the buffer is full and the peer does not read.
     fn room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if let Some(failed) = self.failed {
             return Poll::Ready(Err(failed.into()));
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// A stream that counts how often something is written to it.
+    /// A stream that counts its writes.
     struct Counted {
         stream: DuplexStream,
         writes: Arc<Mutex<usize>>,
@@ -223,7 +223,7 @@ mod tests {
                 let sender = sender.clone();
                 tokio::spawn(async move { sender.send(b"abc").unwrap() });
             }
-            // It comes without anything else happening on the connection.
+            // It arrives without any other activity on the connection.
             client.read_exact(&mut read).await.unwrap();
             assert_eq!(read, *b"abc".repeat(100));
             assert_eq!(*writes.lock(), round);
@@ -252,7 +252,7 @@ mod tests {
         running.await.unwrap();
     }
 
-    /// A stream of one who says nothing and takes nothing.
+    /// A peer that neither sends nor reads.
     struct Broken;
 
     impl AsyncRead for Broken {

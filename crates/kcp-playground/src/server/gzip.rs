@@ -1,5 +1,5 @@
-//! Large answers for clients that take them compressed: as little effort as compresses at all, piece by
-//! piece, so that a client unpacks the beginning while the rest is still being packed.
+//! Compression of large answers for clients that accept it: at the lowest level, piece by piece, so that a client can
+//! unpack the beginning while the rest is compressed.
 
 use std::io::{self, Write as _};
 use std::iter;
@@ -12,12 +12,12 @@ use futures::stream;
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
 
-/// Smaller bodies are not worth it, as kube-apiserver has it.
+/// The minimum size of a compressed body, as in kube-apiserver.
 const WORTH_IT: usize = 128 * 1024;
-/// Packed at once. Large enough that the change of threads doesn't count.
+/// The size of a piece. Large enough that switching threads does not matter.
 const PIECE: usize = 256 * 1024;
 
-/// What a client takes.
+/// The encoding that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Plain,
@@ -33,13 +33,13 @@ impl Coding {
         if gzip { Self::Gzip } else { Self::Plain }
     }
 
-    /// Whether a body of this size is to be packed.
+    /// Whether a body of this size is compressed.
     pub(super) fn packs(self, size: usize) -> bool {
         self == Self::Gzip && size > WORTH_IT
     }
 }
 
-/// What is left to do.
+/// The rest of the body.
 struct GzipState<I> {
     encoder: GzEncoder<Vec<u8>>,
     left: I,
@@ -56,7 +56,7 @@ impl<I: Iterator<Item = Bytes>> GzipState<I> {
     }
 }
 
-/// A text in pieces to be packed.
+/// A text to compress, in pieces.
 pub(super) fn cut(mut text: Bytes) -> impl Iterator<Item = Bytes> + Send {
     iter::from_fn(move || {
         let piece = text.split_to(PIECE.min(text.len()));
@@ -64,7 +64,7 @@ pub(super) fn cut(mut text: Bytes) -> impl Iterator<Item = Bytes> + Send {
     })
 }
 
-/// A body, packed. An end before its time makes the client notice by itself.
+/// A compressed body. A client notices by itself if it ends early.
 pub(super) fn pack(
     pieces: impl Iterator<Item = Bytes> + Send + 'static,
 ) -> impl Stream<Item = Bytes> + Send {

@@ -1,5 +1,5 @@
-//! For whom a request is made: the user that it is let in for, or another one by headers of
-//! impersonation (`kubectl --as`). Everybody may be everybody here, as nobody is forbidden anything.
+//! The user of a request: the authenticated one, or another one by impersonation headers (`kubectl --as`). Every user
+//! may impersonate any other, because nothing is forbidden here.
 
 use http::{HeaderMap, HeaderValue};
 
@@ -16,7 +16,7 @@ const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Who the API takes the request for. Extras are told to nobody, and so they are not read.
+/// The user for the API. Extra fields are not read, because nothing shows them.
 pub(super) fn acting(asking: &Identity, headers: &HeaderMap) -> Result<User, Status> {
     let name = first(headers, USER);
     let uid = first(headers, UID);

@@ -1,17 +1,17 @@
-//! Kubeconfigs for the playground's control planes: inline authority, users by token.
+//! Kubeconfigs of the control planes: inline CA, users with tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// One way in: a context of the same name with its cluster's address.
+/// One context, with a cluster of the same name.
 pub struct Context<'a> {
     pub name: &'a str,
     pub server: String,
 }
 
-/// Writes a kubeconfig with the given contexts, the first one current, all for one user.
-/// It is JSON, which is YAML, and every client reads it.
+/// Creates a kubeconfig with the given contexts for one user; the first one is current. It is written as JSON, which is
+/// valid YAML.
 pub fn kubeconfig(ca_pem: &str, user: &str, token: &str, contexts: &[Context<'_>]) -> Value {
     let authority = STANDARD.encode(ca_pem);
     json!({

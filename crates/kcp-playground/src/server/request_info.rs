@@ -1,18 +1,18 @@
-//! What a request is about, read from its method and address alone, as kube-apiserver does for its
-//! audit log: verb, cluster, resource. The request log and the faults match on it.
+//! The target of a request, from its method and path alone, as in kube-apiserver's audit log: verb, cluster, resource.
+//! The request log and the faults match on it.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::catalog::Stage;
 
-/// A request in the words of Kubernetes.
+/// A request in the terms of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; the
-    /// HTTP method in lower case where the address names no resource (discovery, probes).
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; the HTTP method in lower
+    /// case if the path names no resource (discovery, probes).
     pub verb: String,
-    /// The cluster as the address has it: `root:org`, an id, `*`; empty for the service cluster.
+    /// The cluster in the path: `root:org`, an id, `*`; empty for the service cluster.
     pub cluster: String,
     /// `owner/name` of the export whose virtual workspace is addressed; else empty.
     pub export: String,
@@ -24,18 +24,18 @@ pub struct RequestInfo {
     pub name: String,
 }
 
-/// The parts of an address: which control plane, which cluster, and the path below it.
+/// The parts of a path: control plane, cluster, and the path below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub front: Front,
-    /// The Kubernetes path, starting with a slash, percent-encoding untouched.
+    /// The Kubernetes path: begins with a slash, still percent-encoded.
     pub path: String,
 }
 
-/// The door a request comes through.
+/// The prefix of a request's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Front {
-    /// No prefix at all.
+    /// No prefix.
     Top,
     /// `/clusters/<cluster>`.
     Cluster(String),
@@ -51,7 +51,7 @@ pub enum Front {
         name: String,
         cluster: String,
     },
-    /// Below `/services/` but nothing that is served there.
+    /// An unknown path below `/services/`.
     Unknown,
 }
 
@@ -100,7 +100,7 @@ impl Address {
     }
 }
 
-/// What a virtual workspace of initializers or terminators is served as.
+/// The stage of a virtual workspace of initializers or terminators.
 fn stage(service: &str) -> Option<Stage> {
     match service {
         "initializingworkspaces" => Some(Stage::Initializing),
@@ -159,7 +159,7 @@ impl RequestInfo {
             _ => return info,
         };
         let rest = match rest {
-            // A namespace's own subresources are those of the object `namespaces/<name>`.
+            // Subresources of a namespace belong to the object `namespaces/<name>`.
             [namespaces, namespace, more @ ..]
                 if namespaces == "namespaces"
                     && !more.is_empty()

@@ -1,6 +1,6 @@
-//! Every request that came in, for tests and benchmarks to count and to read.
+//! The log of all requests, for tests and benchmarks.
 //!
-//! Bounded: the oldest entries go first. Entries hold no bodies, so no secret values.
+//! Bounded: the oldest entries are dropped first. Entries contain no bodies, so no secret values.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::request_info::RequestInfo;
 
-/// One request and how it was answered.
+/// One request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LoggedRequest {
     /// Counts up from 1 over the life of the playground.
@@ -25,16 +25,16 @@ pub struct LoggedRequest {
     pub subresource: String,
     pub namespace: String,
     pub name: String,
-    /// The HTTP status; 0 where a fault cut the connection before an answer.
+    /// The HTTP status; 0 if a fault closed the connection before an answer.
     pub code: u16,
     pub user: String,
     pub user_agent: String,
-    /// What the client put behind the path, as it came.
+    /// The query, as it was sent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub query: String,
 }
 
-/// The log. Cheap to write to; reading copies what matches.
+/// The log. Writing is cheap; reading copies the matching entries.
 pub struct RequestLog {
     inner: Mutex<LogState>,
 }
@@ -84,7 +84,7 @@ impl RequestLog {
             query: query.unwrap_or_default().to_owned(),
         };
         if let Some(sink) = inner.sink.as_mut() {
-            // A full disk must not stop the control plane: the log ends, serving goes on.
+            // A full disk must not stop the control plane: the log ends, and serving continues.
             let written = serde_json::to_writer(&mut *sink, &entry)
                 .map_err(std::io::Error::from)
                 .and_then(|()| sink.write_all(b"\n"));
@@ -99,19 +99,19 @@ impl RequestLog {
         inner.entries.push_back(entry);
     }
 
-    /// The number of the newest entry; pass it to [`Self::since`] later.
+    /// The number of the newest entry, for [`Self::since`].
     pub fn mark(&self) -> u64 {
         self.inner.lock().last
     }
 
-    /// The retained entries after a mark, oldest first.
+    /// The retained entries after a number, oldest first.
     pub fn since(&self, mark: u64) -> Vec<LoggedRequest> {
         let inner = self.inner.lock();
         let skip = inner.entries.partition_point(|entry| entry.number <= mark);
         inner.entries.range(skip..).cloned().collect()
     }
 
-    /// Counts the retained entries after a mark that a predicate accepts.
+    /// The number of retained entries after a number that a predicate accepts.
     pub fn count_since(&self, mark: u64, accept: impl Fn(&LoggedRequest) -> bool) -> usize {
         let inner = self.inner.lock();
         let skip = inner.entries.partition_point(|entry| entry.number <= mark);

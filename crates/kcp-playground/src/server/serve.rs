@@ -1,7 +1,7 @@
-//! Connections: accepting, TLS, HTTP/1.1 and HTTP/2, and their end.
+//! Connections: accepting, TLS, HTTP/1.1 and HTTP/2, and closing.
 //!
-//! Knows nothing of Kubernetes. What a request means is the [`Handler`]'s business; here it is only
-//! carried to it and its answer back, and connections are cut where the handler asks for it.
+//! This module does not know Kubernetes. The [`Handler`] interprets requests; this module passes them on, returns the
+//! answers, and closes connections if the handler asks for that.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -28,25 +28,25 @@ use super::gather::Gathered;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// How long a client may take for its TLS handshake.
+/// The time limit for a client's TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// What a server of Go says to who speaks HTTP where it speaks HTTPS.
+/// The message of a Go server to a client that sends HTTP to an HTTPS port.
 const PLAIN: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-/// What is read of such a request.
+/// The number of bytes that are read of such a request.
 const PLAIN_READ: u64 = 64 * 1024;
 
-/// How long open exchanges may go on once the server is told to stop.
+/// The time that running requests have once the server is told to stop.
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// One Go client sends all its watches over one connection; kube-apiserver allows 250 streams.
 const CONCURRENT_STREAMS: u32 = 1000;
 
-/// Flow-control windows large enough that a list of some megabytes does not wait for round trips.
+/// The size of flow-control windows, so large that a list of some megabytes does not wait for round trips.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// What answers requests. `None` cuts the connection without an answer.
+/// Answers requests. `None` closes the connection without an answer.
 pub(crate) trait Handler: Send + Sync + 'static {
     fn handle(
         self: Arc<Self>,
@@ -54,7 +54,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = Option<Response<Body>>> + Send>>;
 }
 
-/// A listener being served until its token is cancelled.
+/// A listener that is served until its token is cancelled.
 pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
@@ -103,7 +103,7 @@ async fn accept(
                     ));
                 }
                 Err(error) => {
-                    // Out of file descriptors, most likely: give connections time to end.
+                    // Most likely, there are no file descriptors left: waits until connections close.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -120,18 +120,18 @@ async fn accept(
     }
 }
 
-/// Whether the first byte is one of HTTP: a method, where TLS begins with a number.
+/// Whether the first byte is one of an HTTP method. TLS begins with another byte.
 async fn speaks_plainly(stream: &TcpStream) -> std::io::Result<bool> {
     let mut first = [0; 1];
     let read = stream.peek(&mut first).await?;
     Ok(read == 1 && first[0].is_ascii_uppercase())
 }
 
-/// Says what is wrong in the language of who asks; an alert of TLS says nothing to him.
+/// Answers in HTTP, because an HTTP client does not understand a TLS alert.
 async fn refuse_plain(mut stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(PLAIN).await?;
     stream.shutdown().await?;
-    // What is left unread when a connection is closed may take the answer away with it.
+    // If a connection is closed with unread data, the answer may be lost.
     let mut rest = stream.take(PLAIN_READ);
     tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
     Ok(())

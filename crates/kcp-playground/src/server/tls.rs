@@ -1,7 +1,6 @@
-//! The playground's certificates: one authority and one serving certificate, made afresh at each start.
+//! The playground's certificates: one CA and one serving certificate, created at each start.
 //!
-//! Knows nothing of requests. Nothing is written to disk here; whoever wants the authority's
-//! certificate in a kubeconfig takes it from [`Certificates::ca_pem`].
+//! This module does not know requests. Nothing is written to disk here; [`Certificates::ca_pem`] is for kubeconfigs.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,14 +20,14 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// What a client needs in order to trust the playground, and what the server needs to prove itself.
+/// The CA certificate for clients, and the server's certificate and key.
 pub(crate) struct Certificates {
     pub(crate) ca_pem: String,
     pub(crate) server: Arc<ServerConfig>,
 }
 
 impl Certificates {
-    /// Makes an authority and a serving certificate for 127.0.0.1 and localhost.
+    /// Creates a CA and a serving certificate for 127.0.0.1 and localhost.
     pub(crate) fn generate() -> Result<Self, TlsError> {
         let ca_key = KeyPair::generate()?;
         let mut ca_params = CertificateParams::new(Vec::new())?;

@@ -1,4 +1,4 @@
-//! Faults of watches: a stream of events that ends early, arrives late, or falls silent.
+//! Faults of watches: an event stream that ends early, arrives late, or falls silent.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use tokio::time::{Instant, sleep_until};
 
-/// Ends the stream after a while, without an error, as a server does at its own time limit.
+/// Ends the stream after some time, without an error, as a server does at its own time limit.
 pub(super) fn cut(events: BoxStream<'static, Bytes>, after: Duration) -> BoxStream<'static, Bytes> {
     events
         .take_until(sleep_until(Instant::now() + after))
         .boxed()
 }
 
-/// Ends the stream after a while with the error that kcp sends when an export changes.
+/// Ends the stream after some time with the error that kcp sends when an export changes.
 pub(super) fn fail(
     events: BoxStream<'static, Bytes>,
     after: Duration,
@@ -26,11 +26,10 @@ pub(super) fn fail(
 const ERROR: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"unable to decode an event from the watch stream: context canceled","reason":"InternalError","code":500}}
 "#;
 
-/// Hands on every event this much later, in order. Events that arrive together stay together.
+/// Delays every event by this time, in order. Events that arrive together stay together.
 pub(super) fn delay(events: BoxStream<'static, Bytes>, by: Duration) -> BoxStream<'static, Bytes> {
     let stamped = events.map(move |event| (Instant::now() + by, event));
-    // Reading ahead is what makes this a delay and not a slower stream: each event's time counts
-    // from its own arrival.
+    // The task reads ahead, so that each event is delayed from its own arrival, and the stream does not become slower.
     let (sender, receiver) = tokio::sync::mpsc::channel(READ_AHEAD);
     tokio::spawn(async move {
         let mut stamped = stamped;
@@ -48,10 +47,10 @@ pub(super) fn delay(events: BoxStream<'static, Bytes>, by: Duration) -> BoxStrea
     .boxed()
 }
 
-/// How many events a delayed watch may hold back; beyond, the delay grows instead of the memory.
+/// The number of events that a delayed watch buffers. Beyond it, the delay grows instead of the memory.
 const READ_AHEAD: usize = 10_000;
 
-/// Hands on what comes within the time, then nothing more; the stream stays open.
+/// Passes on events for this time, then none. The stream stays open.
 pub(super) fn stall(
     events: BoxStream<'static, Bytes>,
     after: Duration,
@@ -63,7 +62,7 @@ pub(super) fn stall(
 mod tests {
     use super::*;
 
-    /// One event now, one after a second, then nothing.
+    /// One event now, one after a second, then none.
     fn events() -> BoxStream<'static, Bytes> {
         stream::once(async { Bytes::from("first") })
             .chain(stream::once(async {

@@ -1,4 +1,4 @@
-//! The past: which change happened at which revision, as far back as it is kept.
+//! The history: the change of each revision, as far back as it is retained.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::key::{Area, Name, Place, Range, Table};
 use super::stored::Stored;
 
-/// What one write did to one object.
+/// The change of one object by one write.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub revision: u64,
@@ -25,22 +25,22 @@ impl Change {
         }
     }
 
-    /// The bytes that are kept alive by remembering this change from now on.
+    /// The bytes that retaining this change keeps in memory.
     fn weight(&self) -> usize {
         self.before.as_ref().map_or(0, |stored| stored.pass()) + 256
     }
 }
 
-/// So many changes are looked for from the end before they are looked for everywhere.
+/// The number of changes that are searched from the end before the whole history is.
 const FEW: usize = 8;
 
-/// One API's objects, and the changes of them that are remembered.
+/// The objects of one API, and their retained changes.
 #[derive(Debug)]
 pub(super) struct Contents {
-    /// By area and then by name: most of what is compared on the way to an object is a name.
+    /// By area, then by name, because most comparisons are of names.
     objects: BTreeMap<Area, BTreeMap<Name, Arc<Stored>>>,
     pub(super) changes: VecDeque<Arc<Change>>,
-    /// Told the revision of each commit that touched this table.
+    /// Notified of the revision of each commit that changed this table.
     pub(super) wake: watch::Sender<u64>,
 }
 
@@ -72,12 +72,12 @@ impl Contents {
         }
     }
 
-    /// What the range holds now, in order.
+    /// The current objects of a range, in order.
     pub(super) fn select(&self, range: &Range) -> impl Iterator<Item = &Arc<Stored>> {
         range.select(&self.objects).flat_map(BTreeMap::values)
     }
 
-    /// What the range held at a revision that is still remembered: the present with later changes undone.
+    /// The objects of a range at a retained revision: the current ones, with later changes undone.
     pub(super) fn select_at(&self, range: &Range, revision: u64) -> Vec<Arc<Stored>> {
         let mut state: BTreeMap<&Place, Arc<Stored>> = self
             .select(range)
@@ -99,7 +99,7 @@ impl Contents {
 
     /// The changes after a revision, oldest first.
     pub(super) fn after(&self, revision: u64) -> impl Iterator<Item = &Arc<Change>> {
-        // Who asks was told nearly all of them, most likely.
+        // Most callers have seen nearly all changes.
         let late = self.changes.iter().rev().take(FEW + 1);
         let few = late.take_while(|change| change.revision > revision).count();
         let from = if few <= FEW {
@@ -111,12 +111,12 @@ impl Contents {
     }
 }
 
-/// How much of the past is kept.
+/// The amount of history that is retained.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
     /// Changes, over all tables.
     pub changes: usize,
-    /// Bytes of superseded objects. Wins over `changes`.
+    /// Bytes of replaced objects. Takes precedence over `changes`.
     pub bytes: usize,
 }
 
@@ -129,13 +129,13 @@ impl Default for Retention {
     }
 }
 
-/// Which table each remembered revision belongs to: every revision is one change.
+/// The table of each retained revision: every revision is one change.
 #[derive(Debug)]
 pub(super) struct Ring {
     retention: Retention,
     slots: VecDeque<(Table, usize)>,
     bytes: usize,
-    /// Changes after this revision are remembered.
+    /// Changes after this revision are retained.
     pub(super) floor: u64,
 }
 
@@ -155,7 +155,7 @@ impl Ring {
         self.slots.push_back((table, weight));
     }
 
-    /// The table whose oldest change is to be forgotten, as long as there is too much.
+    /// The table whose oldest change is to be dropped, while there is too much.
     pub(super) fn overflow(&mut self) -> Option<Table> {
         let full = self.slots.len() > self.retention.changes || self.bytes > self.retention.bytes;
         if full { self.forget() } else { None }

@@ -1,4 +1,4 @@
-//! Where an object lives: its table (which API), its logical cluster, its namespace and its name.
+//! The place of an object: its table (API), its logical cluster, its namespace and its name.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A string that many objects share.
 pub(crate) type Name = Arc<str>;
 
-/// One API's objects in all clusters. Objects of exports with different identities never meet.
+/// The objects of one API in all clusters. Objects of exports with different identities are in different tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Table {
     pub group: Name,
@@ -25,7 +25,7 @@ impl Table {
         }
     }
 
-    /// Where an object of this table is.
+    /// The place of an object in this table.
     pub(crate) fn key(&self, cluster: &str, namespace: &str, name: &str) -> Key {
         Key {
             table: self.clone(),
@@ -38,11 +38,11 @@ impl Table {
     }
 }
 
-/// Where in a table an object is. The order is the order of lists.
+/// The place of an object within a table. The order is the order of lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub cluster: Name,
-    /// Empty for what has no namespace.
+    /// Empty for cluster-scoped objects.
     pub namespace: Name,
     pub name: Name,
 }
@@ -71,7 +71,7 @@ impl PartialOrd for Place {
     }
 }
 
-/// What places have in common that stand together in lists.
+/// The common part of places that are adjacent in lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) cluster: Name,
@@ -91,8 +91,7 @@ impl PartialOrd for Area {
     }
 }
 
-/// The order of namespaces within keys, where a slash follows them: `a-b` is before `a`, as it is where
-/// etcd keeps objects.
+/// The order of namespaces within keys, where a slash follows them: `a-b` is before `a`, as in etcd.
 fn in_keys(one: &str, other: &str) -> Ordering {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let shared = one.len().min(other.len());
@@ -106,7 +105,7 @@ fn in_keys(one: &str, other: &str) -> Ordering {
     })
 }
 
-/// The address of one object.
+/// The key of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub table: Table,
@@ -126,19 +125,19 @@ impl Key {
         &self.place.name
     }
 
-    /// Whether this is an object of that API, whatever its identity.
+    /// Whether this is an object of that API, with any identity.
     pub(crate) fn is(&self, group: &str, resource: &str) -> bool {
         &*self.table.group == group && &*self.table.resource == resource
     }
 }
 
-/// A part of one table: what a list or a watch covers before any selector.
+/// A part of one table: the range of a list or a watch, before any selector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Range {
     pub table: Table,
     /// `None`: all clusters.
     pub cluster: Option<Name>,
-    /// `None`: all namespaces. Narrows only within one cluster or across all of them alike.
+    /// `None`: all namespaces of these clusters.
     pub namespace: Option<Name>,
 }
 
@@ -170,7 +169,7 @@ impl Range {
         is(&self.cluster, cluster) && is(&self.namespace, namespace)
     }
 
-    /// Of what stands in order by its area, the part that is covered.
+    /// The covered part of a sequence that is sorted by area.
     pub(super) fn select<'m, T>(
         &self,
         areas: &'m BTreeMap<Area, T>,

@@ -1,7 +1,6 @@
-//! Who belongs to whom: the little of owner references that garbage collection starts from.
+//! An index of owner references, for garbage collection.
 //!
-//! Objects that own nothing and are owned by nothing cost nothing here. What follows from owners that go
-//! is not decided here.
+//! Objects without owners and dependents cost nothing here. Another module decides what to delete.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,22 +11,22 @@ use super::key::{Key, Name};
 use super::stored::Stored;
 use kube_lang::object::Object;
 
-/// Holds an object in deletion until its dependents are gone.
+/// Keeps an object in deletion until its dependents are gone.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// Holds an object in deletion until its dependents have forgotten it.
+/// Keeps an object in deletion until its dependents have lost their owner reference.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// What of an object its owners and its dependents are found by.
+/// The fields of an object that link it to its owners and dependents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lineage {
     uid: Box<str>,
     owners: Box<[Box<str>]>,
-    /// In deletion, and held for the sake of its dependents.
+    /// In deletion, with a finalizer for its dependents.
     waits: bool,
 }
 
 impl Lineage {
-    /// `None` for an object that has no owners and waits for no dependents: nearly every one.
+    /// `None` for an object that has no owners and waits for no dependents, as nearly all objects.
     pub(super) fn of(object: &Object) -> Option<Box<Self>> {
         let metadata = object.root().get("metadata")?;
         let references = metadata.get("ownerReferences").and_then(Value::as_array);
@@ -46,24 +45,24 @@ impl Lineage {
     }
 }
 
-/// An owner by its cluster, since nobody owns anything in another one, and its uid.
+/// An owner: its cluster, because owners are in the cluster of their dependents, and its uid.
 type OwnerId = (Name, Box<str>);
 
-/// All that is owned, by the owner, and what of it has to be looked at.
+/// All dependents by owner, and the objects to check.
 #[derive(Debug, Default)]
 pub(super) struct Lineages {
     dependents: HashMap<OwnerId, BTreeSet<Key>>,
     /// Owners that wait for their dependents.
     waiting: HashMap<OwnerId, Key>,
-    /// Owners that are gone and still named.
+    /// Owners that are gone and still referenced.
     gone: HashSet<OwnerId>,
-    /// What to look at, in the order in which it came, each once.
+    /// The objects to check, each once, in the order of their changes.
     doubts: Vec<Key>,
     doubted: HashSet<Key>,
 }
 
 impl Lineages {
-    /// The uid of an object that goes, if anybody may name it.
+    /// The uid of a removed object, if others may reference it.
     pub(super) fn departing(&self, before: &Stored) -> Departed {
         if self.dependents.is_empty() {
             return None;
@@ -72,7 +71,7 @@ impl Lineages {
         self.dependents.contains_key(&owner).then_some(owner)
     }
 
-    /// Takes a change in. Says whether anything has to be looked at.
+    /// Records a change. Returns whether there is something to check.
     pub(super) fn note(
         &mut self,
         before: Option<&Stored>,
@@ -96,7 +95,7 @@ impl Lineages {
                 all.insert(stored.key.clone());
             }
             if is.waits {
-                // In the order in which a controller sees to them: dependents, then who waits for them.
+                // Dependents come first, then the owners that wait for them, in the order of a controller.
                 let owner = (cluster.clone(), is.uid);
                 self.doubt(self.dependents(&owner));
                 self.waiting.insert(owner, stored.key.clone());
@@ -125,7 +124,7 @@ impl Lineages {
         let cluster = key.cluster();
         for owner in &was.owners {
             let owner = (cluster.clone(), owner.clone());
-            // Whoever waits for its dependents wants to know that this one may have gone.
+            // An owner that waits for its dependents is checked when one of them may be gone.
             self.doubt(self.waiting.get(&owner).cloned());
             let Some(all) = self.dependents.get_mut(&owner) else {
                 continue;
@@ -154,8 +153,8 @@ impl Lineages {
     }
 }
 
-/// An owner that goes with a change, if anybody names it.
+/// An owner that is removed by a change, if it is referenced.
 pub(super) type Departed = Option<OwnerId>;
 
-/// Told when there is something to look at.
+/// Notified when there is something to check.
 pub(super) type Doubted = Arc<tokio::sync::Notify>;

@@ -1,4 +1,4 @@
-//! An object as it is kept: the JSON as it is served, and the little of it that selection needs.
+//! A stored object: the JSON as it is served, and the fields that selectors need.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -36,26 +36,25 @@ impl Labels {
     }
 }
 
-/// One state of one object. Immutable: a write makes another.
+/// One state of one object. Immutable: a write creates another one.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub key: Key,
-    /// Of the write that made this state; 0 as long as that is not committed.
+    /// The revision of the write; 0 while that is not committed.
     pub revision: u64,
-    /// By which schema the content was last pruned and defaulted; 0 where there is none.
+    /// The schema that last pruned and defaulted the content; 0 without one.
     pub stamp: u64,
     pub labels: Labels,
     pub(super) lineage: Option<Box<Lineage>>,
-    /// Empty as long as the state is not committed.
+    /// Empty while the state is not committed.
     body: Bytes,
     parsed: OnceLock<Object>,
-    /// The same in another encoding, once somebody has asked for it. Nothing where nobody had before
-    /// another state took its place.
+    /// The object in another encoding, once a client has requested it. Empty if none had before the state was replaced.
     packed: OnceLock<Option<Bytes>>,
 }
 
 impl Stored {
-    /// A state of a transaction that is still going on.
+    /// A state of a running transaction.
     pub(super) fn pending(key: Key, object: Object, stamp: u64) -> Self {
         Self {
             key,
@@ -69,7 +68,7 @@ impl Stored {
         }
     }
 
-    /// The same state, written at `revision`.
+    /// The same state with the revision `revision`.
     pub(super) fn committed(mut self, revision: u64) -> Self {
         let body = match self.parsed.take() {
             Some(object) => serialise(at(object, revision).as_value()),
@@ -82,7 +81,7 @@ impl Stored {
         }
     }
 
-    /// Whether it is written as another state is.
+    /// Whether its text is the same as that of another state.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         if !self.body.is_empty() {
             return self.body == other.body();
@@ -93,7 +92,7 @@ impl Stored {
         written.is_ok() && expected.0.is_empty()
     }
 
-    /// The JSON as it is served at the storage version.
+    /// The JSON as it is served in the storage version.
     pub(crate) fn body(&self) -> Bytes {
         if self.body.is_empty() {
             return serialise(self.cached().as_value());
@@ -101,8 +100,8 @@ impl Stored {
         self.body.clone()
     }
 
-    /// The JSON in another encoding, in which it is kept from now on: there is one for each object. States of
-    /// the past keep no more than they had, which was counted.
+    /// The JSON in another encoding, which is cached from now on: one encoding for each object. Replaced states keep
+    /// only the encoding that they had, because its size was counted.
     pub(crate) fn packed<E>(
         &self,
         pack: impl FnOnce(&[u8]) -> Result<Bytes, E>,
@@ -118,18 +117,18 @@ impl Stored {
         Ok(packed)
     }
 
-    /// Makes it a state of the past: the bytes that it is kept in, now and later.
+    /// Makes it a replaced state. Returns the bytes that it occupies, now and later.
     pub(super) fn pass(&self) -> usize {
         let packed = self.packed.get_or_init(|| None);
         self.body.len() + packed.as_ref().map_or(0, Bytes::len)
     }
 
-    /// The JSON with another `metadata.resourceVersion`: what a watcher is told when the object goes.
+    /// The JSON with another `metadata.resourceVersion`, for watchers of a removal.
     pub(crate) fn body_at(&self, revision: u64) -> Bytes {
         serialise(at(self.object(), revision).as_value())
     }
 
-    /// A copy to work with.
+    /// A copy that can be changed.
     pub(crate) fn object(&self) -> Object {
         match self.parsed.get() {
             Some(object) => object.clone(),
@@ -137,8 +136,8 @@ impl Stored {
         }
     }
 
-    /// The parsed object, kept beside the JSON from now on. For the few objects that are asked again
-    /// and again (definitions, bindings); it doubles their memory.
+    /// The parsed object, cached from now on. For the few objects that are read often (definitions, bindings), because
+    /// it doubles their memory.
     pub(crate) fn cached(&self) -> &Object {
         self.parsed.get_or_init(|| parse(&self.body))
     }
@@ -154,10 +153,10 @@ fn at(mut object: Object, revision: u64) -> Object {
     object
 }
 
-/// Texts are written to memory that is there already, up to this size.
+/// Texts up to this size are written to an existing buffer.
 const SCRATCH: usize = 64 * 1024;
 
-/// In one piece of its own size, since it is kept for long.
+/// An allocation of exactly its size, because it is stored for long.
 fn serialise(value: &Value) -> Bytes {
     thread_local! {
         static TEXT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -172,7 +171,7 @@ fn serialise(value: &Value) -> Bytes {
     })
 }
 
-/// Takes what is written as long as it is the text that is expected.
+/// Compares the written text with an expected one.
 struct Expected<'t>(&'t [u8]);
 
 impl Write for Expected<'_> {
@@ -193,7 +192,7 @@ impl Write for Expected<'_> {
 
 fn parse(body: &Bytes) -> Object {
     let mut text = serde_json::Deserializer::from_slice(body);
-    // What is stored is no deeper than what could be sent.
+    // A stored object is not deeper than a request may be.
     text.disable_recursion_limit();
     Object::deserialize(&mut text).expect("the body was serialised from an object")
 }

@@ -1,5 +1,5 @@
-//! A transaction: an overlay over the committed state, brought to rest by settlers, then turned into
-//! at most one change an object.
+//! A transaction: an overlay over the committed state. Settlers complete it, then each changed object becomes one
+//! change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::status::Status;
 use kube_lang::object::Object;
 use kube_schema::json;
 
-/// Rounds of settling after which controllers are taken to disagree for ever.
+/// The maximum number of settling rounds; after that, the controllers disagree for ever.
 const MAX_ROUNDS: usize = 64;
 
-/// Deeper than what may be sent is never stored: stacks are made for that.
+/// The maximum depth of a stored object, the same as that of a request, because stacks are sized for it.
 const MAX_DEPTH: usize = json::MAX_LEVELS;
 
-/// So many objects are looked for one after the other before there is an index of them.
+/// The number of objects that are searched linearly before there is an index.
 const FEW: usize = 8;
 
 /// One transaction. Reads see its own writes.
 pub(crate) struct Tx<'a> {
     store: &'a Store,
     state: &'a StoreState,
-    /// In the order in which they were first written: the order of their revisions.
+    /// In the order of the first write, which is the order of the revisions.
     slots: Vec<Slot>,
-    /// Of all slots, once there are more than a few.
+    /// The index of all slots, once there are more than a few.
     index: HashMap<Key, usize>,
     /// Written since the last round of settling.
     dirty: Vec<usize>,
@@ -39,7 +39,7 @@ pub(crate) struct Tx<'a> {
     reported: Option<Key>,
 }
 
-/// What a transaction does to one object.
+/// The change of one object by a transaction.
 struct Slot {
     key: Key,
     before: Option<Arc<Stored>>,
@@ -47,20 +47,20 @@ struct Slot {
     dirty: bool,
 }
 
-/// What a transaction comes down to.
+/// The result of a transaction before the commit.
 pub(super) struct Pending {
     pub(super) changes: Vec<(Table, Arc<Change>, Departed)>,
     pub(super) definitions_changed: bool,
     pub(super) reported: Option<Arc<Stored>>,
 }
 
-/// What a transaction answered.
+/// The answer of a transaction.
 #[derive(Debug)]
 pub(crate) struct Outcome<T> {
     pub value: T,
-    /// Of the store after the transaction.
+    /// The revision of the store after the transaction.
     pub revision: u64,
-    /// The object that was asked for with [`Tx::report`], as the transaction left it.
+    /// The object that [`Tx::report`] named, as the transaction left it.
     pub reported: Option<Arc<Stored>>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Where a transaction keeps what it does to an object, if it does anything.
+    /// The slot of an object, if the transaction has one.
     fn slot(&self, key: &Key) -> Option<usize> {
         if self.slots.len() > FEW {
             return self.index.get(key).copied();
@@ -92,7 +92,7 @@ impl<'a> Tx<'a> {
         self.slots.iter().position(|slot| slot.key == *key)
     }
 
-    /// The same, or a new one.
+    /// The slot of an object, created if there is none.
     fn slot_for(&mut self, key: &Key) -> usize {
         if let Some(slot) = self.slot(key) {
             return slot;
@@ -135,14 +135,14 @@ impl<'a> Tx<'a> {
         merged.into_values().collect()
     }
 
-    /// Writes an object, keeping the schema stamp that it had.
+    /// Writes an object, and keeps its schema stamp.
     pub(crate) fn put(&mut self, key: &Key, object: Object) -> Result<(), Status> {
         let there = self.get(key);
         self.put_stamped(key, object, there.map_or(0, |stored| stored.stamp))
     }
 
-    /// Writes an object that was pruned and defaulted by the schema with that stamp. Whether anything
-    /// changed is found out at the commit: an object written as it was is not written.
+    /// Writes an object that the schema with this stamp has pruned and defaulted. The commit finds out whether it
+    /// changed: an unchanged object is not written.
     pub(crate) fn put_stamped(
         &mut self,
         key: &Key,
@@ -173,7 +173,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Removes an object; says whether there was one.
+    /// Removes an object; returns whether it existed.
     pub(crate) fn remove(&mut self, key: &Key) -> bool {
         let slot = self.slot_for(key);
         let there = self.slots[slot].after.is_some();
@@ -196,19 +196,18 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Marks the object that the answer shall show, as the settlers leave it.
+    /// Names the object for the answer, as the settlers leave it.
     pub(crate) fn report(&mut self, key: &Key) {
         self.reported = Some(key.clone());
     }
 
-    /// The objects of a cluster that name an owner of this uid, but for what this transaction does to
-    /// them.
+    /// The objects of a cluster that reference an owner with this uid, without the changes of this transaction.
     pub(crate) fn dependents(&self, cluster: &Name, uid: &str) -> Vec<Key> {
         let owner = (cluster.clone(), uid.into());
         self.state.lineages.dependents(&owner)
     }
 
-    /// Whether an owner is known to have gone: it need not be looked for.
+    /// Whether an owner is known to be gone, so that it need not be looked up.
     pub(crate) fn is_gone(&self, cluster: &Name, uid: &str) -> bool {
         self.state.lineages.is_gone(&(cluster.clone(), uid.into()))
     }
@@ -217,7 +216,7 @@ impl<'a> Tx<'a> {
         self.store.now()
     }
 
-    /// Calls the settlers until they have nothing more to say.
+    /// Calls the settlers until they write nothing more.
     pub(super) fn settle(&mut self, settlers: &[Arc<dyn Settler>]) -> Result<(), Status> {
         for _ in 0..MAX_ROUNDS {
             let mut changed = Vec::with_capacity(self.dirty.len());
@@ -241,7 +240,7 @@ impl<'a> Tx<'a> {
         )))
     }
 
-    /// Decides what really changed and gives each change its revision.
+    /// Determines the real changes, and assigns a revision to each.
     pub(super) fn finish(self, names: &mut HashSet<Name>) -> Pending {
         let mut revision = self.state.revision;
         let mut changes = Vec::with_capacity(self.slots.len());
@@ -297,7 +296,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Answers without having changed anything.
+    /// Ends without any change.
     pub(super) fn abandon<T>(self, value: T) -> Outcome<T> {
         let reported = self.reported.as_ref().and_then(|key| self.get(key));
         Outcome {
@@ -328,7 +327,7 @@ impl Read for Tx<'_> {
     }
 }
 
-/// Whether a write changed anything. Serialisation is canonical (fields sorted), so texts decide.
+/// Whether a write changed anything. Serialisation is canonical (sorted fields), so texts are compared.
 fn differs(before: Option<&Stored>, after: Option<&Stored>) -> bool {
     match (before, after) {
         (None, None) => false,

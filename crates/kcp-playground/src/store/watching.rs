@@ -1,7 +1,7 @@
-//! Watching: a cursor over the remembered changes of one range, woken when its table changes.
+//! Watching: a cursor over the retained changes of one range, woken when its table changes.
 //!
-//! Nothing is queued for a watcher. It reads on from where it was, so a slow one costs nothing until
-//! what it has not read yet is forgotten, and then it is told so.
+//! There is no queue for a watcher. It continues from its position, so a slow watcher costs nothing until its next
+//! change is dropped; then it gets an error.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::history::{Change, Contents};
 use super::{Range, Store, Stored};
 use crate::status::Status;
 
-/// Which objects of a range are wanted.
+/// The filter for objects of a range.
 pub(crate) trait Filter: Send + Sync {
     fn matches(&self, object: &Stored) -> bool;
 }
@@ -24,16 +24,16 @@ pub(crate) enum EventKind {
     Deleted,
 }
 
-/// What a watcher is told.
+/// An event for a watcher.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub kind: EventKind,
-    /// Of the change. For `Deleted` it is not the object's own: the object is its last matching state.
+    /// The revision of the change. For `Deleted`, the object is its last matching state, with another revision.
     pub revision: u64,
     pub object: Arc<Stored>,
 }
 
-/// A watcher's place in history.
+/// The position of a watcher in the history.
 pub(crate) struct Watch {
     store: Arc<Store>,
     range: Range,
@@ -45,7 +45,7 @@ pub(crate) struct Watch {
 }
 
 impl Store {
-    /// Watches what happens in the range after `revision`, which may lie in the future.
+    /// Watches changes in the range after `revision`, which may be in the future.
     pub(crate) fn watch(
         self: &Arc<Self>,
         range: Range,
@@ -76,14 +76,13 @@ impl Store {
 }
 
 impl Watch {
-    /// Everything up to this revision has been told.
+    /// All changes up to this revision have been returned.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// What happened since, oldest first, at most `limit` changes looked at; then, or when nothing of
-    /// it is wanted, `changed` tells when to go on.
-    /// Refused with 410 when the watcher was too slow, or came too late.
+    /// The events since the last poll, oldest first, from at most `limit` changes. If there are more changes, or none
+    /// that match, `changed` tells when to poll again. Refused with 410 if the watcher was too slow, or began too late.
     pub(crate) fn poll(&mut self, limit: usize) -> Result<Vec<Event>, Status> {
         self.wake.borrow_and_update();
         let store = Arc::clone(&self.store);
@@ -108,18 +107,18 @@ impl Watch {
         Ok(events)
     }
 
-    /// Waits for something that [`Self::poll`] may find.
+    /// Waits until [`Self::poll`] may find something.
     pub(crate) async fn changed(&mut self) {
         if self.behind {
             return;
         }
         if self.wake.changed().await.is_err() {
-            // The sender lives in the store, which this watch keeps alive.
+            // The sender is in the store, which this watch keeps alive.
             std::future::pending::<()>().await;
         }
     }
 
-    /// The state, if it is one that is watched for.
+    /// The state, if it matches the filter.
     fn matching<'s>(&self, state: Option<&'s Arc<Stored>>) -> Option<&'s Arc<Stored>> {
         state.filter(|stored| {
             self.range.covers(&stored.key.place)

@@ -1,4 +1,4 @@
-//! How long ago something was, in the few figures that people want.
+//! Ages, with two or three digits.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ const YEAR: i64 = 365 * DAY;
 const NEVER: &str = "<unknown>";
 const WRONG: &str = "<invalid>";
 
-/// The age of a moment that is written as in metadata; one that is not there is unknown.
+/// The age of a timestamp in the format of metadata; unknown if it is missing.
 pub(super) fn since(moment: Option<&str>, now: Timestamp) -> String {
     match moment {
         None | Some("" | "null") => NEVER.to_owned(),
@@ -21,9 +21,9 @@ pub(super) fn since(moment: Option<&str>, now: Timestamp) -> String {
     }
 }
 
-/// Two or three figures of a duration.
+/// A duration with two or three digits.
 pub(super) fn of_seconds(seconds: i64) -> String {
-    // Clocks that differ a little make no news.
+    // Small differences between clocks do not matter.
     if seconds < -1 {
         return WRONG.to_owned();
     }
@@ -40,7 +40,7 @@ pub(super) fn of_seconds(seconds: i64) -> String {
     }
 }
 
-/// The smaller unit is said where there is something to say.
+/// The smaller unit is omitted if it is zero.
 fn pair((large, large_unit): (i64, &str), (small, small_unit): (i64, &str)) -> String {
     if small == 0 {
         format!("{large}{large_unit}")

@@ -1,5 +1,4 @@
-//! Rows of built-in kinds: which columns they have. Those that have none of their own show when they
-//! were created.
+//! Rows of built-in kinds: their columns. Kinds without columns of their own show the time of their creation.
 
 use std::sync::Arc;
 
@@ -13,21 +12,21 @@ mod cells;
 #[cfg(test)]
 mod tests;
 
-/// Makes the cells of a row.
+/// Renders the cells of a row.
 type MakeCells = fn(&Value, Timestamp) -> Vec<Value>;
 
-/// Shows the objects of a kind that has columns of its own.
+/// Renders the objects of a kind with columns of its own.
 struct KindColumns {
     columns: Vec<Column>,
     cells: MakeCells,
 }
 
-/// Shows the objects of any other kind.
+/// Renders the objects of any other kind.
 struct Unknown {
     columns: [Column; 2],
 }
 
-/// What shows the objects of a built-in kind, in the version that they are stored in.
+/// The renderer of a built-in kind, in its storage version.
 pub(crate) fn printer(kind: &str) -> Arc<dyn Printer> {
     match known(kind) {
         Some((columns, cells)) => Arc::new(KindColumns { columns, cells }),

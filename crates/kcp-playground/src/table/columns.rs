@@ -1,4 +1,4 @@
-//! Columns that many kinds share, and what is said of them to those who ask for descriptions.
+//! Columns that many kinds share, with their descriptions.
 
 use super::Column;
 
@@ -16,7 +16,7 @@ pub(super) fn age() -> Column {
     column("Age", CREATED)
 }
 
-/// A column of texts.
+/// A column of strings.
 pub(super) fn column(name: &'static str, description: &'static str) -> Column {
     Column {
         name: name.into(),
@@ -27,7 +27,7 @@ pub(super) fn column(name: &'static str, description: &'static str) -> Column {
     }
 }
 
-/// A column of whole numbers.
+/// A column of integers.
 pub(super) fn number(name: &'static str, description: &'static str) -> Column {
     Column {
         kind: "integer".into(),
@@ -35,7 +35,7 @@ pub(super) fn number(name: &'static str, description: &'static str) -> Column {
     }
 }
 
-/// Only for those who want it wide.
+/// Only shown in the wide form.
 pub(super) fn wide(column: Column) -> Column {
     Column {
         priority: 1,

@@ -7,17 +7,16 @@ use super::json_path::JsonPath;
 use super::{Column, Printer, age, columns};
 use kube_schema::crd;
 
-/// Shows the objects of one version of a definition.
+/// Renders the objects of one version of a definition.
 #[derive(Debug)]
 pub(crate) struct Custom {
     columns: Vec<Column>,
-    /// Of the columns after the name.
+    /// The paths of the columns after the name.
     paths: Vec<JsonPath>,
 }
 
 impl Custom {
-    /// A definition without columns has the age. From the first column on whose path is none, columns
-    /// are not shown.
+    /// A definition without columns has the age. Columns from the first invalid path on are not shown.
     pub(crate) fn new(defined: &[crd::Column]) -> Self {
         let age = crd::Column {
             name: "Age".to_owned(),
@@ -83,7 +82,7 @@ impl Printer for Custom {
     }
 }
 
-/// A value in a column of a type; what does not fit is not shown.
+/// A value in a column of a type; a value of another type is not shown.
 fn cell(kind: &str, value: &Value, now: Timestamp) -> Value {
     match (kind, value) {
         ("string", value) => text(value).into(),
@@ -108,7 +107,7 @@ fn text(value: &Value) -> String {
         Value::Null => "<no value>".to_owned(),
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
-        // Written so that it may stand in a page.
+        // With escapes for characters that are special in HTML.
         Value::Array(_) | Value::Object(_) => value
             .to_string()
             .replace('<', "\\u003c")

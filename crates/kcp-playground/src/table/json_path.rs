@@ -1,7 +1,7 @@
-//! Paths into objects as columns have them: fields, indexes, slices, filters, `..` and `*`.
+//! Paths into objects, for columns: fields, indexes, slices, filters, `..` and `*`.
 //!
-//! Quirks included that people may lean on: a missing key finds nothing, an index out of bounds is a
-//! failure, a number is only compared with its like.
+//! It has the quirks that people may rely on: a missing key finds nothing, an index out of bounds is an error, and
+//! numbers are compared only with numbers of the same type.
 
 use std::cmp::Ordering;
 
@@ -11,11 +11,11 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-/// A path, ready to be followed.
+/// A compiled path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JsonPath(Vec<Step>);
 
-/// The path is none; the message is for the one who wrote it.
+/// The path is invalid; the message is for its author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a path: {0}")]
 pub(super) struct PathError(String);
@@ -27,18 +27,18 @@ pub(super) struct Unfit;
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(String),
-    /// What a text or a number finds is itself.
+    /// A string or number, which finds itself.
     Literal(Value),
     Slice(Slice),
     Wildcard,
     Recursive,
     Union(Vec<JsonPath>),
     Filter(PathFilter),
-    /// A word that is none of the language.
+    /// An unknown word.
     Unknown,
 }
 
-/// Part of a list; negative ends count from behind.
+/// A part of a list; negative ends count from the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Slice {
     from: Option<i64>,
@@ -51,7 +51,7 @@ struct Slice {
 #[derive(Clone, Debug, PartialEq)]
 struct PathFilter {
     left: JsonPath,
-    /// `None`: that there is something at the left is enough.
+    /// `None`: the left side only has to find something.
     compared: Option<(FilterOperator, JsonPath)>,
 }
 
@@ -69,12 +69,12 @@ enum FilterOperator {
 type Matches<'v> = Result<Vec<&'v Value>, Unfit>;
 
 impl JsonPath {
-    /// Reads a path such as `.status.conditions[?(@.type=="Ready")].status`.
+    /// Parses a path such as `.status.conditions[?(@.type=="Ready")].status`.
     pub(super) fn parse(text: &str) -> Result<Self, PathError> {
         parse::path(text).map_err(PathError)
     }
 
-    /// What is there, in order. Nothing where a key is missing.
+    /// The values at the path, in order. None if a key is missing.
     pub(super) fn find<'v>(&'v self, root: &'v Value) -> Matches<'v> {
         self.walk(vec![root])
     }
@@ -87,7 +87,7 @@ impl JsonPath {
     }
 }
 
-/// Paths that multiply what they find (`..a..a`, `['a','a']`) end here: one cell must not hold up a server.
+/// The limit for paths that multiply their results (`..a..a`, `['a','a']`): one cell must not block a server.
 const MAX_FOUND: usize = 16_384;
 
 impl Step {
@@ -148,7 +148,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// Everything that has something in it, from above.
+/// All nested objects and lists, the outer ones first.
 fn descend<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     let children = children(value);
     if !children.is_empty() {
@@ -218,7 +218,7 @@ impl FilterOperator {
             (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
                 (Some(left), Some(right)) => Some(left.cmp(&right)),
                 (None, None) => left.as_f64().partial_cmp(&right.as_f64()),
-                // A whole number is not compared with one that is none.
+                // An integer is not compared with a number that is not an integer.
                 _ => None,
             },
             _ => None,

@@ -1,7 +1,7 @@
-//! Finding what a path names in JSON text.
+//! Finds the value at a path in JSON text.
 //!
-//! Keys are tried in the order of the text, and a match that leads nowhere does not end the search; a query over all
-//! elements, too, lets the search go on, and keeps its first answer.
+//! Keys are tried in the order of the text. A match without a value at the rest of the path does not end the search. A
+//! query over all elements does not end it either, and keeps its first result.
 
 use std::{borrow::Cow, cell::Cell};
 
@@ -28,7 +28,7 @@ struct Search<'a, 'p> {
     json: &'a [u8],
     value: Found<'a>,
     pipe: Option<&'p [u8]>,
-    /// The value was computed, so it stands nowhere in the document.
+    /// The value was computed, so it is not part of the document.
     calculated: bool,
     budget: &'p Budget,
 }
@@ -162,7 +162,7 @@ fn multipath(
 }
 
 fn offset_in(json: &[u8], part: &[u8]) -> usize {
-    // Of what was computed the address is nowhere near: no offset.
+    // A computed value lies outside the document and has no offset (0).
     let offset = (part.as_ptr() as usize).wrapping_sub(json.as_ptr() as usize);
     if offset < json.len() { offset } else { 0 }
 }
@@ -170,7 +170,7 @@ fn offset_in(json: &[u8], part: &[u8]) -> usize {
 // === impl Search ===
 
 impl<'a, 'p> Search<'a, 'p> {
-    /// Looks among the members of an object from `i` on. Answers where it stopped and whether that was a hit.
+    /// Searches the fields of an object from `i` on. Returns where it stopped, and whether it found the value.
     fn object(&mut self, mut i: usize, path: &'p [u8]) -> Result<(usize, bool), PathError> {
         let budget = self.budget;
         let step = ObjectStep::parse(path);
@@ -276,7 +276,7 @@ impl<'a, 'p> Search<'a, 'p> {
         }
     }
 
-    /// Puts the query to one element. True ends the search: the element is the answer.
+    /// Tests the query on one element. True if this element is the result.
     fn ask(
         &mut self,
         step: &mut ArrayStep<'p>,

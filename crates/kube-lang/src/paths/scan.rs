@@ -185,7 +185,7 @@ pub(super) fn is_valid(json: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok()
 }
 
-/// Appends a string literal; `<`, `>`, `&` and the two line separators are escaped, as the original's encoder does.
+/// Appends a string literal; `<`, `>`, `&` and the two line separators are escaped, as by gjson's encoder.
 pub(super) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for character in String::from_utf8_lossy(text).chars() {

@@ -60,7 +60,7 @@ const SURROUNDINGS: &str =
 const CLOCK: &str = "its result depends on the current time: use a time from the object";
 const KEYS: &str = "names and object fields must not contain keys: put the value into a Secret and sync it as a related object";
 
-/// The remedy for a function that the original offers and that is refused here.
+/// The remedy for a function that sprig has and that is refused here.
 pub(super) fn refusal(name: &str) -> Option<&'static str> {
     Some(match name {
         "env" | "expandenv" | "getHostByName" => SURROUNDINGS,

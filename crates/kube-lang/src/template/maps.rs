@@ -1,4 +1,4 @@
-//! Functions over maps, JSON, defaults and types, and the internal ones of the tree's preparation.
+//! Functions over maps, JSON, defaults and types, and internal functions that prepared templates call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ pub(super) const TABLE: &[Entry] = &[
     }),
     entry("toPrettyJson", 1, 1, pretty),
     entry("mustToPrettyJson", 1, 1, pretty),
-    // What is no JSON is nothing; only the other form says so.
+    // For invalid JSON, `fromJson` returns nil; only `mustFromJson` returns an error.
     entry("fromJson", 1, 1, |a| {
         text_arg(a, 0)?;
         Ok(from_json(a).unwrap_or(Value::Nil))
@@ -115,7 +115,7 @@ pub(super) const INTERNAL: &[Entry] = &[
     entry("goItem", 1, 1, item),
     entry("goTyped", 2, ANY, integers::call),
     entry("goNil", 0, 0, |_| Ok(Value::Nil)),
-    // The dialect's own, within the bounds of every function.
+    // Built-in functions of Go's templates, with the limits of every function.
     entry("print", 0, ANY, |a| sprint(a).map(string)),
     entry("println", 0, ANY, println),
     entry("html", 0, ANY, |a| {
@@ -179,7 +179,7 @@ pub(super) const INTERNAL: &[Entry] = &[
     }),
 ];
 
-/// Go's `Sprint`: a space between two operands that are no text.
+/// Go's `Sprint`: a space between two operands if neither is a string.
 fn sprint(args: &[Value]) -> Result<String, String> {
     let mut out = String::new();
     for (at, arg) in args.iter().enumerate() {
@@ -261,7 +261,7 @@ fn fields(args: &[Value], at: usize) -> Result<&Fields, String> {
     }
 }
 
-/// The fields of a map; nothing has none.
+/// The fields of a map; nil has none.
 fn some_fields(args: &[Value], at: usize) -> Result<&Fields, String> {
     static NONE: Fields = Fields::new();
     match args.get(at) {
@@ -270,8 +270,8 @@ fn some_fields(args: &[Value], at: usize) -> Result<&Fields, String> {
     }
 }
 
-/// The field at a path, as the language reads it: what is absent has no fields either, but reading one of a null is an
-/// error. The first argument says by its bits whether a null is one at the end of the path, and at its start.
+/// The field at a path. A missing field is nil, and reading a field of nil is an error. Bit 0 of the first argument
+/// makes nil at the end of the path an error, bit 1 at its start.
 fn field(args: &[Value]) -> Answer {
     let mut at = &args[1];
     let nulls = super::functions::int_arg(args, 0)?;
@@ -353,7 +353,7 @@ fn unset(args: &[Value]) -> Answer {
     Ok(values::map(all))
 }
 
-/// Sorted, where the original has no order.
+/// The keys, sorted. Those of sprig have no order.
 fn keys(args: &[Value]) -> Answer {
     let mut all = Vec::new();
     for at in 0..args.len() {
@@ -483,7 +483,7 @@ fn pretty(args: &[Value]) -> Answer {
     Ok(string(out))
 }
 
-/// Every number is a float here, as in the original.
+/// Every number is a float here, as in sprig.
 fn from_json(args: &[Value]) -> Answer {
     let parsed: serde_json::Value =
         serde_json::from_str(text_arg(args, 0)?).map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! Arithmetic and conversions, lenient as the original's: what is no number counts as 0.
+//! Arithmetic and conversions, lenient as in sprig: text that is not a number counts as 0.
 
 use gotmpl::Value;
 
@@ -92,7 +92,7 @@ pub(super) const TABLE: &[Entry] = &[
 fn integer(value: &Value) -> i64 {
     match value {
         Value::Int(n) => *n,
-        // Out of range, the original's machine answers the smallest integer.
+        // Out of range, Go on amd64 returns the smallest integer.
         Value::Float(f) if f.is_nan() || f.abs() >= 9_223_372_036_854_775_808.0 => i64::MIN,
         Value::Float(f) => *f as i64,
         Value::Bool(b) => i64::from(*b),
@@ -154,7 +154,7 @@ fn round(args: &[Value]) -> Answer {
 
 const PLACES: u32 = 12;
 
-/// A decimal as an integer and its places; the original computes in decimals, so that 0.1 and 0.2 make 0.3.
+/// A decimal as an integer and its places. sprig computes in decimals, so that 0.1 and 0.2 make 0.3.
 fn scaled(value: &Value) -> Result<i128, String> {
     let f = real(value);
     let text = format!("{f}");
@@ -192,7 +192,7 @@ fn decimal(args: &[Value], op: fn(i128, i128) -> Option<(i128, u32)>) -> Answer 
     unscaled(total, PLACES)
 }
 
-/// Sixteen places, as the original.
+/// Sixteen places, as in sprig.
 fn divf(args: &[Value]) -> Answer {
     let mut total = scaled(&args[0])?;
     let (one, more) = (10i128.pow(16), 10i128.pow(16 - PLACES));

@@ -215,7 +215,7 @@ fn repeat(args: &[Value]) -> Answer {
     Ok(string(text.repeat(count)))
 }
 
-/// A part of a text by bytes; in the middle of a character the original would answer invalid UTF-8.
+/// A part of a text by bytes. In the middle of a character, sprig would return invalid UTF-8.
 fn part(text: &str, from: usize, to: usize) -> Answer {
     if from > to || to > text.len() {
         return Err(format!("slice bounds out of range [{from}:{to}]"));
@@ -357,15 +357,10 @@ fn camelcase(args: &[Value]) -> Answer {
         .windows(2)
         .any(|w| w[0].is_uppercase() && w[1].is_uppercase())
     {
-        return Err(
-            "words in capital letters are not joined: use lower before camelcase".to_owned(),
-        );
+        return Err("camelcase refuses consecutive capital letters: apply lower first".to_owned());
     }
     if chars.windows(2).any(|w| connector(w[0]) && connector(w[1])) {
-        return Err(
-            "words with several separators between them are not joined: keep one separator"
-                .to_owned(),
-        );
+        return Err("camelcase refuses consecutive separators: keep one between words".to_owned());
     }
     let inner = text.trim_matches(connector);
     let lead = &text[..text.len() - text.trim_start_matches(connector).len()];
@@ -468,7 +463,7 @@ fn abbrev_both(args: &[Value]) -> Answer {
     Ok(string(abbreviated(text.as_bytes(), left, width)))
 }
 
-/// Cuts at both ends; by bytes, as the original does.
+/// Cuts at both ends, by bytes as sprig does.
 fn abbreviated(text: &[u8], offset: usize, width: usize) -> String {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if text.len() <= width {
@@ -496,7 +491,7 @@ enum LongWords {
     Broken,
 }
 
-/// Breaks a text into lines at its spaces; by bytes, as the original does.
+/// Breaks a text into lines at its spaces, by bytes as sprig does.
 fn wrapped(width: i64, line_end: &str, long: LongWords, text: &str) -> String {
     let width = usize::try_from(width).unwrap_or(1).max(1);
     let line_end = if line_end.is_empty() { "\n" } else { line_end };

@@ -1,7 +1,7 @@
-//! The rules on definitions, in the words and under the paths of the server.
+//! The rules on definitions, with the messages and the paths of the server.
 //!
-//! The server hoists what all versions have in common to where older definitions had it, and names
-//! errors by that: the schema of a single version is `spec.validation.openAPIV3Schema`.
+//! The server moves parts that all versions have in common to the place of older definitions, and uses that place in
+//! errors: the schema of a single version is `spec.validation.openAPIV3Schema`.
 
 use std::collections::BTreeSet;
 
@@ -135,7 +135,7 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) -> Vec<Version> {
         }
         let place = |part: &str, hoisted: &'static str| {
             let up = is_hoisted(written, part);
-            // Told once, with the first version.
+            // Reported once, with the first version.
             (up && nth > 0, if up { Some(hoisted) } else { None })
         };
         let (told, hoisted) = place("schema", "validation");
@@ -307,7 +307,7 @@ fn conversion(spec: &Value, errors: &mut Vec<FieldError>) -> Conversion {
     }
 }
 
-/// Groups of the Kubernetes community need a word of approval.
+/// Groups of the Kubernetes community need an approval annotation.
 pub(super) fn approval(object: &Value, group: &str) -> Option<FieldError> {
     if !is_community_domain(group) {
         return None;

@@ -1,4 +1,4 @@
-//! Reading the parts that both kinds of definition have.
+//! Reads the parts that both kinds of definition have.
 
 use serde_json::Value;
 
@@ -28,10 +28,10 @@ pub(super) fn texts(value: &Value, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// A member, what it must be in words, and whether a value is that.
+/// A member, the description of its type, and a check of the type.
 pub(super) type Member = (&'static str, &'static str, fn(&Value) -> bool);
 
-/// Members must have the JSON type that the server would decode; the rest reads what it finds.
+/// Checks that members have the JSON types that the server would decode. Later code relies on that.
 pub(super) fn check_types(
     value: &Value,
     path: &Path<'_>,
@@ -132,7 +132,7 @@ pub(super) const NAMES_TYPES: [Member; 6] = [
     ("categories", "a list of strings", is_texts),
 ];
 
-/// The types of all that is read later.
+/// Checks the types of all members that are read later.
 pub(super) fn check_spec_types(spec: &Value) -> Vec<FieldError> {
     let root = Path::Root;
     let path = root.field("spec");

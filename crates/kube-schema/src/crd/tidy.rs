@@ -36,7 +36,7 @@ const SWITCHES: [&str; 2] = [
     "x-kubernetes-int-or-string",
 ];
 
-/// Drops what is empty from the schemas of a definition.
+/// Removes empty keywords from the schemas of a definition.
 pub(super) fn tidy(crd: &mut Value) {
     let versions = crd.pointer_mut("/spec/versions");
     for version in versions.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -71,7 +71,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The schemas that a schema is made of.
+/// The schemas within a schema.
 fn parts_mut(schema: &mut Map<String, Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
     let parts = schema
         .iter_mut()
@@ -92,7 +92,7 @@ fn parts_mut(schema: &mut Map<String, Value>) -> impl Iterator<Item = &mut Map<S
     parts.filter_map(Value::as_object_mut)
 }
 
-/// The formats in the schemas of a definition that nobody checks, by name.
+/// The names of formats in a definition that are not checked.
 pub fn unknown_formats(crd: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);

@@ -34,8 +34,7 @@ pub(super) fn compiled(version: &Value, schema: Schema, document: &Value) -> Ver
     }
 }
 
-/// Keywords that a root may not have beside a status subresource, which is checked by its own
-/// part of the schema.
+/// Keywords that a root may not have beside a status subresource. The status is checked by its own part of the schema.
 const NOT_AT_ROOT: [&str; 15] = [
     "enum",
     "default",
@@ -100,7 +99,7 @@ pub(super) fn schema(
     }
 }
 
-/// A path in dots from the root of an object.
+/// A path from the root of an object, with dots.
 fn simple_path(path: &str, at: &str, prefixes: &[&str], errors: &mut Vec<FieldError>) {
     if !path.starts_with('.') {
         errors.push(FieldError::invalid(

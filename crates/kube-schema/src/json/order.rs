@@ -1,4 +1,4 @@
-//! The order of complaints about a document: a second reading, for documents that have some.
+//! The order of problems in a document: a second reading, only for documents with problems.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,8 +7,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::{JsonPath, duplicate_field, unknown_field};
 
-/// The complaints about a document, in its own order: keys that it names twice, and those of `unknown`,
-/// inside of which nobody looks.
+/// The problems of a document in the order of the document: repeated keys, and the fields in `unknown`, whose content
+/// is skipped.
 pub fn in_order(body: &[u8], unknown: &[String]) -> Vec<String> {
     let mut order = Order {
         unknown: unknown.iter().map(String::as_str).collect(),
@@ -19,7 +19,7 @@ pub fn in_order(body: &[u8], unknown: &[String]) -> Vec<String> {
         at: JsonPath::Root,
         order: &mut order,
     };
-    // The document has been read before.
+    // The first reading has parsed the document, so this cannot fail.
     let _ = node.deserialize(&mut deserializer);
     order.found
 }

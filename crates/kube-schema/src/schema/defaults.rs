@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{SchemaNode, prune, validate};
 use crate::field::{FieldError, Path};
 
-/// Removes members that are null where the schema wants a value and has no default for it.
+/// Removes nulls if the schema wants a value and has no default for it.
 pub(super) fn drop_nulls(node: Option<&SchemaNode>, value: &mut Value) {
     match value {
         Value::Object(map) => map.retain(|name, value| {
@@ -80,7 +80,7 @@ pub(super) fn check(root: &SchemaNode, path: &Path<'_>) -> Vec<FieldError> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DefaultPosition {
-    /// The root of an object, whose metadata is not the schema's.
+    /// The root of an object, whose metadata is not defined by the schema.
     Object,
     Metadata,
     Content,
@@ -111,7 +111,7 @@ fn walk(node: &SchemaNode, path: &Path<'_>, place: DefaultPosition, errors: &mut
             errors.push(error);
         }
     }
-    // Defaults inside of additionalProperties are the affair of the object that is defaulted.
+    // Defaults within additionalProperties are checked with the object that they are applied to.
     if let Some(items) = &node.items {
         let inside = if place == DefaultPosition::Object {
             DefaultPosition::Content

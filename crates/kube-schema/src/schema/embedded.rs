@@ -115,7 +115,7 @@ fn object(map: &Map<String, Value>, path: &Path<'_>, errors: &mut Vec<FieldError
 
 fn metadata(metadata: &Map<String, Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let mut metadata = metadata.clone();
-    // A template need not have a name; the rest of its metadata counts.
+    // A template need not have a name; the rest of its metadata is checked.
     if metadata
         .get("name")
         .and_then(Value::as_str)

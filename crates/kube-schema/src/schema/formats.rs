@@ -1,29 +1,29 @@
-//! The format of a schema: one that strings are checked for, or one that bounds numbers.
+//! The format of a schema: a check for strings, or bounds for numbers.
 
 use kube_lang::formats;
 
 use super::Type;
 
-/// A format that a value is held to, under the name that the schema gives it.
+/// A format that values are checked against, with its name in the schema.
 #[derive(Clone, Debug)]
 pub(super) struct Format {
     pub(super) name: String,
-    /// None for formats of numbers, which bound them and are no pattern.
+    /// `None` for formats of numbers, which only bound them.
     check: Option<fn(&str) -> bool>,
 }
 
 /// The set of formats that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Formats {
-    /// Those that mean something for the types of their schema: for objects.
+    /// Formats that apply to the types of their schema. For objects.
     Meaningful,
-    /// All that are written, which only keeps numbers from them: for defaults, with which the
-    /// server is stricter.
+    /// All formats of the schema, even if they only exclude numbers. For defaults, because the server is stricter with
+    /// these.
     Written,
 }
 
 impl Format {
-    /// The format of a schema, if it counts.
+    /// The format of a schema, if it is checked.
     pub(super) fn of(name: &str, types: &[Type], formats: Formats) -> Option<Self> {
         if formats == Formats::Written {
             return (!name.is_empty()).then(|| Self {
@@ -48,7 +48,7 @@ impl Format {
     }
 }
 
-/// True if strings of this format are checked.
+/// Whether strings of this format are checked.
 pub(super) fn checks(name: &str) -> bool {
     formats::checker(name).is_some()
 }

@@ -72,7 +72,7 @@ fn map_list(keys: &[String], list: &[Value], path: &Path<'_>, errors: &mut Vec<F
     }
 }
 
-/// The index at which each value that occurs more than once occurs for the second time.
+/// The index of the second occurrence of each repeated value.
 pub(super) fn repeated(list: &[Value]) -> Vec<usize> {
     let mut seen = HashMap::with_capacity(list.len());
     let mut again = Vec::new();

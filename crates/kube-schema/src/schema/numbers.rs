@@ -1,5 +1,4 @@
-//! Bounds of numbers. Integers are compared as integers, which truncates the fraction of a bound as
-//! the server does.
+//! Bounds of numbers. Integers are compared as integers: like the server, this truncates the fraction of a bound.
 
 use serde_json::{Number, Value};
 
@@ -31,12 +30,12 @@ enum Capacity {
 
 /// A rule that a number breaks.
 pub(super) enum Broken {
-    /// The number as it was compared and the rule, to be told with the name of the field before it:
-    /// `should be less than 3`.
+    /// The number as it was compared, and the rule. The message begins with the name of the field: `should be less than
+    /// 3`.
     Rule(Value, String),
-    /// A message of its own, on no field.
+    /// A message that names no field.
     Range(String),
-    /// A factor that no number can be a multiple of, and the message about it.
+    /// A factor that no number can be a multiple of, and its message.
     Factor(Value, String),
 }
 
@@ -117,7 +116,7 @@ impl Bounds {
         broken
     }
 
-    /// Compares as integers where the number is one and the bound fits, as doubles otherwise.
+    /// Compares as integers if the number is one and the bound fits, else as doubles.
     fn bound(
         &self,
         bound: &Bound,
@@ -185,7 +184,7 @@ impl Bounds {
     }
 }
 
-/// A number in the type in which it was compared.
+/// A number, with the type in which it was compared.
 fn compared(integer: Option<i64>, float: f64) -> Value {
     integer.map_or_else(|| float.into(), Into::into)
 }
@@ -196,7 +195,7 @@ struct Bound {
     what: &'static str,
 }
 
-/// The first double that is no 64-bit integer.
+/// The first double that is not a 64-bit integer.
 const I64_EDGE: f64 = 9_223_372_036_854_775_808.0;
 
 impl Capacity {
@@ -247,7 +246,7 @@ fn truncate(float: f64) -> i64 {
     float as i64
 }
 
-/// True if a double is an integer, apart from rounding errors.
+/// Whether a double is an integer, apart from rounding errors.
 pub(super) fn is_whole(float: f64) -> bool {
     const EXACT: f64 = 9_007_199_254_740_991.0;
     if !float.is_finite() || float.abs() > EXACT {

@@ -158,7 +158,7 @@ fn keywords(schema: &Value, path: &Path<'_>, within: NodeContext, errors: &mut V
     }
 }
 
-/// The type that a `x-kubernetes-…-type` asks for.
+/// Checks the type that a `x-kubernetes-…-type` requires.
 fn needs_type(schema: &Value, path: &Path<'_>, kind: &str, keyword: &str) -> Option<FieldError> {
     let found = text(schema, "type");
     if keyword_value(schema, keyword).is_none() || found == kind {
@@ -298,7 +298,7 @@ fn list_map(schema: &Value, items: Option<&Value>, path: &Path<'_>, errors: &mut
     }
 }
 
-/// Keys of a list of type map must be there in every item.
+/// Checks that the keys of a list of type map are required in every item, or have a default.
 fn keys_present(schema: &Value, items: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let at = path.field("items");
     let all = at.field("properties");
@@ -322,7 +322,7 @@ fn keys_present(schema: &Value, items: &Value, path: &Path<'_>, errors: &mut Vec
     }
 }
 
-/// The form of rules; what they say is looked at when all else is right.
+/// Checks the form of rules. Their expressions are compiled only if there are no other errors.
 fn rules_form(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     const REASONS: [&str; 4] = [
         "FieldValueDuplicate",

@@ -1,4 +1,4 @@
-//! Pruning: removes the fields that the schema does not know, and returns their paths.
+//! Pruning: removes unknown fields, and returns their paths.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::field::Path;
 /// Fields that every object has, whatever its schema says.
 pub(super) const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Prunes a whole object, whose own `apiVersion`, `kind` and `metadata` are not the schema's.
+/// Prunes a whole object, whose own `apiVersion`, `kind` and `metadata` are not defined by the schema.
 pub(super) fn object(root: &SchemaNode, object: &mut Value) -> Vec<String> {
     let mut pruner = Pruner { paths: Vec::new() };
     pruner.walk(object, At::Node(root, true), &Path::Root);
@@ -25,9 +25,9 @@ pub(super) fn value(node: &SchemaNode, value: &mut Value) -> bool {
 
 #[derive(Clone, Copy)]
 enum At<'a> {
-    /// The flag says whether this is an object with metadata of its own.
+    /// The flag tells whether this is an object with its own metadata.
     Node(&'a SchemaNode, bool),
-    /// Nothing is known here, and nothing is kept.
+    /// The schema does not know this part, and keeps nothing of it.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ impl Pruner {
             (Value::Array(list), At::Node(node, _)) => {
                 let items = match &node.items {
                     Some(items) => At::Node(items, items.embedded),
-                    // What is preserved without a schema stays as it is.
+                    // Preserved values without a schema stay as they are.
                     None if node.preserve => return,
                     None => At::Unknown,
                 };
@@ -73,7 +73,7 @@ impl Pruner {
         }
     }
 
-    /// Prunes a member; false if it is removed.
+    /// Prunes a member; false if it is to be removed.
     fn member(
         &mut self,
         name: &str,

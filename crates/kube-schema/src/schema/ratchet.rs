@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{ListType, SchemaNode};
 use crate::field::{FieldError, Path};
 
-/// Drops the errors about what is as it was.
+/// Drops the errors about unchanged values.
 pub(super) fn drop_unchanged(
     errors: &mut Vec<FieldError>,
     root: &SchemaNode,

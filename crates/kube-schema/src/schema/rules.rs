@@ -1,10 +1,9 @@
-//! Rules in CEL (`x-kubernetes-validations`): checked and compiled with their schema, evaluated over
-//! objects after everything else about them is found right.
+//! Rules in CEL (`x-kubernetes-validations`): checked and compiled with their schema, and evaluated over objects
+//! without other errors.
 //!
-//! A schema without rules costs nothing here: there is no tree for it to walk. What an evaluation may
-//! cost is bounded for each expression and for the whole object; how deep it may be is bounded when
-//! it is compiled. The server also estimates costs in advance and refuses what could be too much;
-//! that is not done here.
+//! A schema without rules costs nothing here. The cost of an evaluation is bounded for each expression and for the
+//! whole object; the depth is bounded when the rule is compiled. Unlike the server, this module does not estimate costs
+//! in advance, and so refuses no rule as too expensive.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -39,7 +38,7 @@ struct RuleNode {
     properties: BTreeMap<String, Self>,
     additional: Option<Box<Self>>,
     items: Option<Box<Self>>,
-    /// The keys by which items of an old list are found again.
+    /// The keys by which items of an old list are found.
     keys: Option<Vec<String>>,
     has_deep_rules: bool,
 }
@@ -72,7 +71,7 @@ impl RuleNode {
         if !has_rules(schema) {
             return None;
         }
-        // Built for each level that has rules: their number is small, and so are they.
+        // Built only for levels with rules, which are few and small.
         let below = |schema: &Value| Self::of(schema, &shape::shape(schema, Root::of(schema)));
         let rules = compile::rules(schema, shape);
         let properties: BTreeMap<String, Self> = properties(schema)
@@ -110,12 +109,12 @@ impl RuleNode {
     }
 }
 
-/// True if a schema has the field that a rule names in its `fieldPath`.
+/// Whether a schema has the field that a rule names in its `fieldPath`.
 pub(super) fn has_path(schema: &Value, path: &str) -> bool {
     field_path::resolve(path, schema).is_some()
 }
 
-/// True if a schema has rules, at its top or below.
+/// Whether a schema has rules, at its top or below.
 fn has_rules(schema: &Value) -> bool {
     !list(schema, "x-kubernetes-validations").is_empty()
         || properties(schema).any(|(_, property)| has_rules(property))

@@ -18,11 +18,11 @@ enum SchemaPosition {
     Field,
 }
 
-/// All that keeps a schema from being structural, sorted by message as the server does.
+/// All reasons why a schema is not structural, sorted by message as in the server.
 pub(super) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if is_beyond(schema) {
-        // The rules on keywords name what is beyond a structural schema, one by one.
+        // The checks of keywords report each of them.
         return errors;
     }
     invariants(schema, SchemaPosition::Root, path, &mut errors);
@@ -31,7 +31,7 @@ pub(super) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// True if a schema uses a keyword that no structural schema has.
+/// Whether a schema uses a keyword that structural schemas may not have.
 pub(super) fn is_beyond(schema: &Value) -> bool {
     const KEYWORDS: [&str; 7] = [
         "id",
@@ -197,7 +197,7 @@ fn restricts_names_only(metadata: &Value) -> bool {
     names && rest
 }
 
-/// The `anyOf` that spells out an int-or-string is allowed to name types.
+/// The `anyOf` of an int-or-string is allowed to name types.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Skip {
     Nothing,
@@ -319,7 +319,7 @@ fn nested(schema: &Value, path: &Path<'_>, skip: Skip, errors: &mut Vec<FieldErr
     }
 }
 
-/// Every field that a nested schema restricts must be known to the outer one.
+/// Checks that the outer schema declares every field that a nested schema restricts.
 fn complete_values(
     nested: &Value,
     outer: &Value,

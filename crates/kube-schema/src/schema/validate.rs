@@ -1,7 +1,7 @@
-//! Values against a schema, with the words and in the order of the server's validator.
+//! Validation of values against a schema, with the messages and in the order of the server's validator.
 //!
-//! Each check that a value passes counts as a match: of several alternatives that all fail, the one
-//! with the most matches is the one whose errors are shown.
+//! Each check that a value passes counts as a match. If several alternatives all fail, the errors of the one with the
+//! most matches are shown.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Additional, MAX_ERRORS, SchemaNode, Type, lists, numbers::Broken};
 use crate::field::{ErrorKind, FieldError, Path};
 
-/// Validates a value on its own; errors are named from its root on.
+/// Validates a value on its own; paths in errors begin at its root.
 pub(super) fn value(node: &SchemaNode, value: &Value) -> Vec<FieldError> {
     let mut outcome = Outcome::default();
     node.check(value, &Path::Root, &mut outcome);
@@ -42,19 +42,19 @@ impl Outcome {
         }
     }
 
-    /// A rule of one field: `spec.a in body should …`.
+    /// A failed rule of one field: `spec.a in body should …`.
     fn rule(&mut self, path: &Path<'_>, bad: Value, rule: &str) {
         let detail = format!("{} in body {rule}", name(path));
         self.add(FieldError::invalid(path, bad, &detail));
     }
 
-    /// A message that the server attaches to no field.
+    /// A message that names no field, as in the server.
     fn at_root(&mut self, message: &str) {
         self.add(FieldError::invalid(Path::Root, "", message));
     }
 }
 
-/// A field as messages name it; the root has no name.
+/// The name of a field in messages; the root has none.
 fn name(path: &Path<'_>) -> String {
     match path {
         Path::Root => String::new(),
@@ -62,7 +62,7 @@ fn name(path: &Path<'_>) -> String {
     }
 }
 
-/// The type of a value and the format that its representation has.
+/// The type of a value, and the format of its representation.
 fn type_of(value: &Value) -> (Option<Type>, &'static str) {
     match value {
         Value::Null => (None, ""),
@@ -146,7 +146,7 @@ impl SchemaNode {
                 wrong_type(path, &format.name, found_format, out);
                 return false;
             }
-            // The server looks no further at a text or a list that has a format.
+            // The server does not check strings or lists with a format any further.
             if !numeric && flat {
                 return true;
             }
@@ -223,7 +223,7 @@ impl SchemaNode {
     fn check_text(&self, text: &str, path: &Path<'_>, out: &mut Outcome) {
         out.matches += 1;
         let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
-        // Of these three only the first that fails is told.
+        // Only the first of these three that fails is reported.
         if let Some(max) = self.max_length.filter(|max| length > *max) {
             out.add(FieldError::too_long(path, max.try_into().unwrap_or(0)));
         } else if let Some(min) = self.min_length.filter(|min| length < *min) {
@@ -262,7 +262,7 @@ impl SchemaNode {
     }
 
     fn check_allowed(&self, value: &Value, path: &Path<'_>, out: &mut Outcome) {
-        // Null is no value, and so not one of the allowed ones even if it is listed.
+        // Null is never an allowed value, even if it is listed.
         let listed = || self.allowed.iter().any(|allowed| equal(value, allowed));
         if self.allowed.is_empty() || (!value.is_null() && listed()) {
             return;
@@ -341,9 +341,9 @@ enum Stop {
 }
 
 enum Best {
-    /// The first that is valid and how many were found.
+    /// The first valid outcome, and the number of valid ones.
     Valid(Outcome, usize),
-    /// The one with the most matches.
+    /// The outcome with the most matches.
     Invalid(Outcome),
 }
 
@@ -372,8 +372,7 @@ fn best(outcomes: impl Iterator<Item = Outcome>, stop: Stop) -> Best {
     }
 }
 
-/// Equal as values of an enum are: converted to the type of the one allowed, for which a double
-/// loses its fraction.
+/// Equality of enum values: the value is converted to the type of the allowed one, and a double loses its fraction.
 fn equal(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Number(a), Value::Number(b)) => match (a.is_f64(), b.is_f64()) {

@@ -11,7 +11,7 @@ use hawser_runtime::process::metrics::text::{Gauge, Histogram, MetricFamily, Nam
 
 use super::super::key::PlacementId;
 
-/// From the answer of a script to that of somebody on holiday.
+/// The bounds of the histograms: from one second, when a script approves, to a week, when a person does.
 const SECONDS: &[f64] = &[
     1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 604_800.0,
 ];

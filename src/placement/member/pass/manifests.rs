@@ -316,13 +316,16 @@ fn judge(
         }
     };
     let found = !details.is_empty();
-    let count = details.len();
+    let places = match details.len() {
+        1 => "1 place".to_owned(),
+        count => format!("{count} places"),
+    };
     let (reason, message) = match (purpose, found, is_degraded) {
         (CompareReason::TakeOver, false, _) => return None,
         (CompareReason::TakeOver, true, _) => (
             Reason::FailedToTakeOver,
             format!(
-                "the object already exists and differs in {count} places, and whenToTakeOver is IfNoDiff"
+                "the object already exists and differs in {places}, and whenToTakeOver is IfNoDiff"
             ),
         ),
         (CompareReason::Drift, false, _) => (Reason::Applied, "the manifest is applied".to_owned()),
@@ -334,9 +337,7 @@ fn judge(
             };
             (
                 reason,
-                format!(
-                    "the object was changed in {count} places, and whenToApply is IfNotDrifted"
-                ),
+                format!("the object was changed in {places}, and whenToApply is IfNotDrifted"),
             )
         }
         (CompareReason::Report, false, _) => (
@@ -349,7 +350,7 @@ fn judge(
             } else {
                 Reason::FoundDiff
             };
-            (reason, format!("the object differs in {count} places"))
+            (reason, format!("the object differs in {places}"))
         }
     };
     let mut finding = Finding::new(reason, message);

@@ -9,7 +9,7 @@ use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
 use hawser_sync::{Key, Report, Seen, Store};
 
-/// As the original calls itself in events.
+/// The component of api-syncagent's events.
 const COMPONENT: &str = "syncagent-sync";
 
 /// Announces results of passes over the objects of workspaces.
@@ -28,7 +28,7 @@ impl Announcer {
         }
     }
 
-    /// Says why annotations of this object are no pause.
+    /// Reports why annotations of this object are no pause.
     pub fn warn_of_pause(&self, own: Key, problem: &PauseProblem) {
         let event = ConsumerEvent {
             reason: Reason::PauseIgnored,
@@ -38,7 +38,7 @@ impl Announcer {
     }
 
     fn tell(&self, own: Key, event: ConsumerEvent) {
-        // A workspace that no longer takes part hears nothing.
+        // A workspace that no longer takes part gets no events.
         let Some(connection) = self.workspaces.connection(&own.cluster) else {
             return;
         };

@@ -37,7 +37,7 @@ impl Hidden {
         let word = word.to_lowercase();
         let parts = || word.split(|c: char| !c.is_alphanumeric() && c != '-');
         let named = |hidden: &String| match hidden.len() {
-            // Short names are found inside of too many words.
+            // Short names occur in too many other words.
             0..4 => word == *hidden || parts().any(|part| part == hidden),
             _ => word.contains(hidden.as_str()),
         };
@@ -47,7 +47,7 @@ impl Hidden {
             || self.0.iter().any(named)
     }
 
-    /// Whether a text still reveals something hidden: the server may split words where names are not split.
+    /// Whether a text still reveals something hidden: the server may split words within a name.
     fn is_in(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         let mut long = self.0.iter().filter(|hidden| hidden.len() >= 4);
@@ -68,7 +68,7 @@ impl Hidden {
             } else {
                 c
             };
-            // What names and addresses consist of stays together; `*` and `$` do for patterns.
+            // The characters of names and addresses keep a word together; so do `*` and `$`, for patterns.
             if c.is_alphanumeric() || "-._/:@%*$\\".contains(c) {
                 word.push(c);
             } else {
@@ -116,7 +116,7 @@ pub fn invalid(detail: &str, hidden: &Hidden) -> Option<String> {
 fn in_words(wrong: &FieldProblem<'_>, hidden: &Hidden) -> String {
     let root = wrong.path.split(['.', '[']).next().unwrap_or_default();
     let what = wrong.what.to_lowercase();
-    // These are the copy's own: its name, its marks.
+    // The name and the marks in these fields are the copy's own.
     if matches!(root, "metadata" | "apiVersion" | "kind") {
         return format!("{root}: {what}");
     }

@@ -16,7 +16,7 @@ use crate::publish::export::{ExportedResource, Merge, merge};
 use hawser_runtime::cluster::connection::{Call, CallError, Refusal, RequestError};
 
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
-/// The source of events on the export, as in the original.
+/// The source of events on the export, as in api-syncagent.
 const COMPONENT: &str = "syncagent-apiexport";
 /// The number of attempts after conflicts before it counts as a failure.
 const ATTEMPTS: usize = 5;
@@ -98,7 +98,7 @@ impl<'e> Writer<'e> {
             Err(ExportBlocker::Missing) => {
                 self.held = None;
                 self.failures = 0;
-                // A server that is starting says so too, of what its watch still shows.
+                // A server that is starting also answers 404, while the watch still shows the export.
                 let pause = (!is_told).then_some(self.exporter.pace.missing);
                 let standing = ExportStatus {
                     state: ExportState::Missing,
@@ -138,7 +138,7 @@ impl<'e> Writer<'e> {
             })
             .collect();
         let mut export = self.newest(seen).await?;
-        // One that asks for what nobody knows must not keep the others out.
+        // A published resource with claims that kcp refuses must not keep the others out.
         let mut refused = Vec::new();
         for _ in 0..ATTEMPTS {
             let merged = merge(&export, &self.exporter.agent, &published, &refused)
@@ -172,7 +172,7 @@ impl<'e> Writer<'e> {
                 Err(error) if error.code() == Some(409) => export = self.read().await?,
                 Err(error) if error.code() == Some(404) => return Err(ExportBlocker::Missing),
                 Err(error) => {
-                    // Whether it took effect is not known.
+                    // It is unknown whether the write took effect.
                     self.held = None;
                     return Err(ExportBlocker::Ask("update", error));
                 }
@@ -225,7 +225,7 @@ impl<'e> Writer<'e> {
         if written.at.elapsed() > RESET_REVERTS_AFTER {
             written.undone = 0;
         }
-        // The first time it is put right at once.
+        // The first repetition is sent at once.
         let doublings = written.undone.checked_sub(1)?;
         let pause = doubled(pause, doublings);
         let left = (written.at + pause).saturating_duration_since(Instant::now());

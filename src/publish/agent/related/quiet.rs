@@ -12,16 +12,16 @@ use kube_lang::object::Object;
 
 /// The time that the creator of an object is given to write its status.
 const MOMENT: Duration = Duration::from_secs(1);
-/// The time for which an object is remembered without a question; twice that at most.
+/// An object that no pass asked about for this time is forgotten, at the latest after twice the time.
 const KEPT: Duration = Duration::from_mins(1);
 
-/// The time since which each object is unchanged, for objects of recent questions.
+/// The time of the last change of each object that a pass asked about recently.
 #[derive(Debug)]
 pub(super) struct QuietTracker(Mutex<Generations>);
 
 type LastChange = HashMap<Key, (String, Instant)>;
 
-/// The objects of questions since the last turn, and before it. Older ones are dropped together.
+/// The objects that passes asked about since the last turn, and before it. Older ones are dropped together.
 #[derive(Debug)]
 struct Generations {
     new: LastChange,
@@ -50,7 +50,7 @@ impl Quiet for QuietTracker {
         if let Some(known) = generations.old.remove(key) {
             generations.new.entry(key.clone()).or_insert(known);
         }
-        // It stays until it is forgotten: the same pass asks again.
+        // The entry is kept until it expires: the same pass asks again.
         if let Some((known, since)) = generations.new.get(key)
             && known == version
         {

@@ -68,8 +68,8 @@ struct CrdCondition {
     status: String,
 }
 
-/// Finds a kind of the service cluster. `before` is whether it was a custom resource at the last look: then its CRD is
-/// being deleted, and what the server still serves of it is not published in its place.
+/// Finds a kind of the service cluster. If it was a custom resource when it was last read (`before`) and has no CRD
+/// now, its CRD is being deleted. What the server still serves of it is not published.
 pub(super) async fn retrieve(
     service: &Connection,
     discovery: &Discovery,
@@ -105,7 +105,7 @@ pub(super) async fn retrieve(
     from_models(discovery, found).await
 }
 
-/// The sort of a kind at the last look.
+/// The sort of a kind when it was last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     Unknown,

@@ -132,7 +132,7 @@ impl SchemaError {
                 RetryPolicy::Later(RIGHTS_AGAIN)
             }
             Self::Call { source, .. } => match &**source {
-                // The server named the time itself.
+                // The server set this time.
                 RequestError::Call(CallError::Held(pause)) => RetryPolicy::Later(*pause),
                 _ => RetryPolicy::Retry,
             },

@@ -12,7 +12,7 @@ use super::properties::{
 use super::*;
 use hawser_sync::{Answer, Cluster, run};
 
-/// What a copy that others made says: no original ever does.
+/// The value in copies that others made. No original has it.
 const FOREIGN: &str = "foreign";
 
 #[derive(Clone, Debug)]

@@ -9,7 +9,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixtures::{member, now};
+use crate::hub::view::{HubPolicy, WriteFailures};
+use crate::scheduler::GracePeriods;
+use crate::snapshots::{Debounce, Scope, Selected};
 use crate::types::cluster::MemberCluster;
+use crate::types::placement::StatusReport;
 use crate::types::work::Work;
 
 const TIME: &str = "2026-01-01T12:00:00Z";
@@ -760,6 +764,7 @@ fn a_work_that_cannot_be_deleted_is_not_asked_for_again_in_the_same_pass() {
 #[test]
 fn a_member_that_leaves_takes_nothing_of_what_may_be_removed() {
     let mut model = Model::new(fixed(&["a", "b", "c"]));
+    model.objects[0]["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 0.into();
     model.come_to_rest();
     model.members[0].metadata.deletion_timestamp = Some(TIME.to_owned());
     // Another cluster is not wanted any more.

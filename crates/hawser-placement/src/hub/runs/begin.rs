@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
-use kube_lang::go_text::parse_duration;
 
 use super::super::placement::{HubRound, latest_policy, overrides_of_group, snapshots};
 use super::{
@@ -162,19 +161,12 @@ fn check(strategy: &UpdateStrategySpec) -> Result<(), RunProblem> {
         if after
             .iter()
             .filter(is_timed)
-            .any(|task| task_timeout(task).is_none())
+            .any(|task| stages::task_timeout(task).is_none())
         {
             return refuse("the waitTime of a TimedWait must be a positive duration such as 1h30m");
         }
     }
     Ok(())
-}
-
-/// The time that a task waits.
-pub(super) fn task_timeout(task: &StageTask) -> Option<SignedDuration> {
-    let time = parse_duration(task.wait_time.as_deref()?)?;
-    let time = SignedDuration::from_nanos(time);
-    time.is_positive().then_some(time)
 }
 
 /// The result of the scheduler; `None` while it is not done.

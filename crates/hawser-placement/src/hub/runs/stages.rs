@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use kube_lang::go_text::parse_duration;
 use serde_json::{Value, json};
 
-use super::super::bindings::complete;
-use super::super::{HubWrite, ObjectName, Stages};
-use super::begin::task_timeout;
+use super::super::{HubWrite, ObjectName, Stages, complete};
 use super::{
     PROGRESSING, RunProblem, RunView, STARTED, SUCCEEDED, Target, approval_kind, is, mark, set,
     some,
@@ -16,8 +15,8 @@ use crate::names;
 use crate::rollout::is_true;
 use crate::types::binding::{Binding, BindingState};
 use crate::types::runs::{
-    ClusterUpdateStatus, StageConfig, StageStatus, StageTaskStatus, StageTaskType, UpdateRunState,
-    UpdateRunStatus,
+    ClusterUpdateStatus, StageConfig, StageStatus, StageTask, StageTaskStatus, StageTaskType,
+    UpdateRunState, UpdateRunStatus,
 };
 use crate::types::{
     Condition, ConditionStatus, IntOrPercent, PLACEMENT_GROUP, STORED_VERSION, condition,
@@ -65,6 +64,13 @@ struct StageProgress {
     in_flight: usize,
     unfinished: usize,
     stuck: Vec<String>,
+}
+
+/// The time that a task waits.
+pub(super) fn task_timeout(task: &StageTask) -> Option<SignedDuration> {
+    let time = parse_duration(task.wait_time.as_deref()?)?;
+    let time = SignedDuration::from_nanos(time);
+    time.is_positive().then_some(time)
 }
 
 impl<'v, 'a> Run<'v, 'a> {

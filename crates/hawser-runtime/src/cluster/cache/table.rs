@@ -457,12 +457,12 @@ impl Table {
         let mut state = self.state.write();
         let is_new = !state.complete && !state.entries.contains_key(key);
         let news = state.put(&self.coverage, key, version, object);
-        // Whoever asks for it or writes it has a use for it.
+        // The object was read or written, so it is in use.
         if let Some(entry) = state.entries.get_mut(key) {
             entry.asked.store(true, Ordering::Relaxed);
             entry.answered |= is_new;
         }
-        // Of a first list all is told when it is whole.
+        // Changes are reported once the first list is complete.
         (state.complete && news == PutOutcome::Different)
             .then(|| Change::of(key, Arc::clone(object), ChangeType::Changed))
     }
@@ -484,7 +484,7 @@ impl Table {
         Some(Change::of(key, last, ChangeType::Gone))
     }
 
-    /// No longer takes the deletion of an object as a proof that there is none of its name.
+    /// Marks a deletion as uncertain: an object of this name may exist.
     pub(super) fn doubt_deletion(&self, key: &Key) {
         if let Some(tombstone) = self.state.write().tombstones.get_mut(key) {
             tombstone.witnessed = false;
@@ -552,8 +552,7 @@ impl Table {
         if known.is_some_and(|entry| entry.version > *version) {
             return None;
         }
-        // Where a label is asked for, its removal looks like a deletion of the object, also of one that is
-        // in deletion.
+        // In a watch with a label selector, removing the label looks like a deletion, even for an object in deletion.
         let witnessed = self.coverage.labelled.is_none();
         let was_going = object.in_deletion() || known.is_some_and(|entry| entry.in_deletion);
         let known = state.take(key);

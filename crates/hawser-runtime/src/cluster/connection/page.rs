@@ -62,7 +62,7 @@ impl Page {
             }
             if self.splitter.held() > LONGEST_ITEM {
                 return Err(CallError::Broken(
-                    "an item of the list is too large".to_owned(),
+                    "an item of the list is larger than 64 MiB".to_owned(),
                 ));
             }
         }

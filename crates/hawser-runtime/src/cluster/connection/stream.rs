@@ -44,7 +44,7 @@ impl Streamed {
             self.searched = self.rest.len();
             if self.rest.len() > LONGEST_LINE {
                 return Err(CallError::Unreachable(
-                    "an event of the watch is too large".to_owned(),
+                    "an event of the watch is larger than 64 MiB".to_owned(),
                 ));
             }
             match self.body.frame().await {

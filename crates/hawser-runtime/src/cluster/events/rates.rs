@@ -12,7 +12,7 @@ const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(10);
 /// The pause for a tenant that does not accept events.
 const QUIET: Duration = Duration::from_mins(10);
-/// The pause for a tenant that does not respond to them.
+/// The pause for a tenant after its events time out or get a 429.
 const LATE: Duration = Duration::from_mins(1);
 /// The number of events that are remembered. Others are sent each time, at the rate of their tenant.
 const MOST: usize = 10_000;

@@ -473,7 +473,7 @@ async fn a_lock_that_client_go_holds_in_an_annotation_is_respected_and_taken_ove
     assert_eq!((&*read.holder, read.transitions), ("one", 4));
     assert_eq!(held["metadata"]["labels"]["a"], "b");
 
-    // The original takes it back: this process must not work any more.
+    // KubeFed takes it back: this process must not work any more.
     let patch = Call::merge_patch(&*path, &record("original_2"));
     scene.ground.service.ask(patch).await.unwrap();
     in_time(leader.lost().cancelled()).await;

@@ -1,4 +1,4 @@
-//! The two forms of time in events: whole seconds in the older fields, microseconds in the newer ones.
+//! The two formats of times in events: whole seconds in the older fields, microseconds in the newer ones.
 
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
@@ -9,11 +9,11 @@ use kube_lang::object::Object;
 
 const SECONDS: [&str; 2] = ["/firstTimestamp", "/lastTimestamp"];
 const MICROSECONDS: [&str; 2] = ["/eventTime", "/series/lastObservedTime"];
-/// How Go says what it expected.
+/// The layout that Go's error messages name.
 const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICROSECONDS_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Writes times as a typed server does: in UTC, with the digits of their field.
+/// Writes times as a server with typed kinds does: in UTC, with the digits of their field.
 pub(super) fn normalise(event: &mut Object) -> Result<(), Status> {
     let mut value = event.as_value().clone();
     for at in SECONDS {
@@ -35,7 +35,7 @@ pub(super) fn normalise(event: &mut Object) -> Result<(), Status> {
     Ok(())
 }
 
-/// A time in UTC and whole seconds; null for the one that stands for none. Nothing for what is no time.
+/// A time in UTC and whole seconds; null for the zero time; `None` if the text is not a time.
 pub(in crate::builtin) fn seconds(text: &str) -> Option<Value> {
     const NONE: &str = "0001-01-01T00:00:00Z";
     let time = parse(text)?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -59,14 +59,14 @@ fn rewrite(
     Ok(())
 }
 
-/// RFC 3339, which wants the zone.
+/// RFC 3339, with a required time zone.
 fn parse(text: &str) -> Option<Timestamp> {
     let shape = text.as_bytes();
     let upright = shape.get(10) == Some(&b'T') && shape.get(4) == Some(&b'-');
     text.parse().ok().filter(|_| upright)
 }
 
-/// Exactly six digits behind the point.
+/// Exactly six digits after the decimal point.
 fn has_microseconds(text: &str) -> bool {
     let Some((_, fraction)) = text.split_once('.') else {
         return false;

@@ -91,7 +91,7 @@ pub(super) fn to_old(object: &mut Value) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// A selector by resource never restricts anything: it becomes "all".
+/// A selector in the older version never restricts a claim, so it becomes "all".
 fn stored_claim(claim: &Value, full: &[Value], extra: Option<&str>) -> Value {
     let mut map = claims::stored_base(claim);
     if let Some(full) = claims::find(full, claim) {
@@ -117,7 +117,7 @@ fn exported_claim(claim: &Value, full: &[Value]) -> Value {
     Value::Object(map)
 }
 
-/// `all` as the older version says it; a false one is not written.
+/// `all` in the older version; false is not written.
 fn old_claim(claim: &Value) -> serde_json::Map<String, Value> {
     let mut map = claims::old_base(claim);
     if claims::match_all(claim) {
@@ -126,7 +126,7 @@ fn old_claim(claim: &Value) -> serde_json::Map<String, Value> {
     map
 }
 
-/// The claims of which the older version cannot say everything.
+/// The claims that the older version cannot express completely.
 fn beyond_old(stored: Vec<Value>) -> Vec<Value> {
     stored
         .into_iter()

@@ -1,19 +1,19 @@
-//! What permission claims of all places and versions have in common.
+//! The common parts of permission claims in exports and bindings, and in both versions.
 
 use serde_json::{Map, Value};
 
-/// By what a claim is found again in another version: group, resource and identity.
+/// The key by which a claim is found in another version: group, resource and identity.
 pub(super) fn identity(claim: &Value) -> (&str, &str, &str) {
     let field = |name: &str| claim.get(name).and_then(Value::as_str).unwrap_or_default();
     (field("group"), field("resource"), field("identityHash"))
 }
 
-/// The claim of a list that is for the same resource.
+/// The claim of a list for the same resource.
 pub(super) fn find<'a>(list: &'a [Value], claim: &Value) -> Option<&'a Value> {
     list.iter().find(|c| identity(c) == identity(claim))
 }
 
-/// The fields that name the resource, as the older version writes them: no empty identity.
+/// The fields that name the resource in the older version, which omits an empty identity.
 pub(super) fn old_base(claim: &Value) -> Map<String, Value> {
     let (group, resource, hash) = identity(claim);
     let mut map = Map::new();
@@ -25,7 +25,7 @@ pub(super) fn old_base(claim: &Value) -> Map<String, Value> {
     map
 }
 
-/// The fields that name the resource, as the stored version writes them.
+/// The fields that name the resource in the stored version.
 pub(super) fn stored_base(claim: &Value) -> Map<String, Value> {
     let (group, resource, hash) = identity(claim);
     let mut map = Map::new();
@@ -35,7 +35,7 @@ pub(super) fn stored_base(claim: &Value) -> Map<String, Value> {
     map
 }
 
-/// Whether a claim of the stored version asks for every verb, which is all the older one can say.
+/// Whether a claim of the stored version asks for every verb. The older version can express no other claim.
 pub(super) fn all_verbs(claim: &Value) -> bool {
     claim["verbs"]
         .as_array()
@@ -46,7 +46,7 @@ pub(super) fn match_all(claim: &Value) -> bool {
     claim["selector"]["matchAll"] == true
 }
 
-/// Copies fields that are there.
+/// Copies the fields that exist.
 pub(super) fn copy(from: &Value, into: &mut Map<String, Value>, fields: &[&str]) {
     for field in fields {
         if let Some(value) = from.get(*field) {

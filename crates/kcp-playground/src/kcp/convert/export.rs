@@ -66,7 +66,7 @@ fn resource_of(schema: &str) -> Result<Value, ConvertError> {
     }
 }
 
-/// Kept as objects are; whatever else storage there may be is beyond the older version.
+/// Always stored as objects; the older version cannot express other storage.
 fn is_plain(resource: &Value) -> bool {
     resource["storage"].get("crd").is_some()
 }

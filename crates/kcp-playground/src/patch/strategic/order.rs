@@ -1,5 +1,5 @@
-//! The order of lists after a strategic merge: what the patch names in the order of the patch, the rest
-//! between it as it was.
+//! The order of lists after a strategic merge: items in the patch have the order of the patch, the others keep their
+//! place between them.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::super::PatchError;
 use super::text::go;
 use super::{DIRECTIVE, failed, id};
 
-/// Whether two items are the same one.
+/// Whether two items have the same identity.
 fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
     match key {
         None => a == b,
@@ -34,8 +34,8 @@ pub(super) fn split(
     Ok(items.into_iter().partition(named))
 }
 
-/// Puts the named items in the order of the patch and the others in the order in which they were; an
-/// other one comes before the first named one that it was before.
+/// Sorts the named items by the patch and keeps the order of the others. Another item comes before the first named item
+/// that it was before.
 pub(super) fn in_order(
     mut named: Vec<Value>,
     mut others: Vec<Value>,
@@ -61,7 +61,7 @@ pub(super) fn in_order(
     sorted
 }
 
-/// Whether what a patch brings is in the order that it says itself.
+/// Whether the items of a patch have the order that the patch itself specifies.
 pub(super) fn check(given: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     if given.is_empty() || order.is_empty() {
         return Ok(());

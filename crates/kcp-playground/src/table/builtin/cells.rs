@@ -29,7 +29,7 @@ fn list<'v>(object: &'v Value, pointer: &str) -> &'v [Value] {
     found.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// How much there is in a list or a map.
+/// The size of a list or a map.
 fn count(object: &Value, pointer: &str) -> usize {
     match object.pointer(pointer) {
         Some(Value::Object(map)) => map.len(),
@@ -64,7 +64,7 @@ pub(super) fn secret(object: &Value, now: Timestamp) -> Cells {
     ]
 }
 
-/// What is used of what there is at most; limits beside the rest.
+/// The used and the maximum amounts: requests in one column, limits in another.
 pub(super) fn resource_quota(object: &Value, now: Timestamp) -> Cells {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     let hard = object.pointer("/status/hard").and_then(Value::as_object);

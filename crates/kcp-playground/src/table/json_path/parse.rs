@@ -1,4 +1,4 @@
-//! The grammar of paths: what stands between the braces of a template.
+//! The grammar of paths: the text between the braces of a template.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{FilterOperator, JsonPath, PathFilter, Slice, Step};
 
 type Parsed<T> = Result<T, String>;
 
-/// Deeper paths than that are nobody's.
+/// The maximum depth of a path.
 const DEEPEST: usize = 32;
 
 pub(super) fn path(text: &str) -> Parsed<JsonPath> {
@@ -32,7 +32,7 @@ struct PathParser<'t> {
     steps: Vec<Step>,
 }
 
-/// What ends a field or a word.
+/// The characters that end a field or a word.
 fn ends(c: char) -> bool {
     matches!(
         c,
@@ -44,7 +44,7 @@ impl<'t> PathParser<'t> {
     fn run(&mut self) -> Parsed<()> {
         while let Some(c) = self.rest.chars().next() {
             if c == '}' {
-                // The end of a template; what follows is text around it.
+                // The end of a template; plain text follows.
                 return Ok(());
             }
             if self.rest.starts_with("[?(") {
@@ -199,7 +199,7 @@ fn dictionary_key(inside: &str) -> Option<&str> {
     (!key.is_empty() && !key.contains('\'')).then_some(key)
 }
 
-/// `1`, `1:3`, `:`, `::2`; nothing is the first.
+/// `1`, `1:3`, `:`, `::2`; an empty one is the first element.
 fn slice(text: &str) -> Parsed<Slice> {
     let mut parts = text.split(':');
     let mut next = || match parts.next() {
@@ -221,8 +221,7 @@ fn slice(text: &str) -> Parsed<Slice> {
     Ok(slice)
 }
 
-/// What stands between `[?(` and `)]`, and how long it all is. A bracket within one pair of quotes
-/// closes nothing.
+/// The text between `[?(` and `)]`, and the length of the whole. A bracket within quotes does not end it.
 fn inside_of_filter(text: &str) -> Parsed<(&str, usize)> {
     const OPEN: usize = "[?(".len();
     let mut quote: Option<char> = None;
@@ -247,7 +246,7 @@ fn inside_of_filter(text: &str) -> Parsed<(&str, usize)> {
     Err("a filter is not closed".to_owned())
 }
 
-/// `@.a == "b"`: what is compared, and with what.
+/// `@.a == "b"`: the two sides, and the operator.
 fn split_comparison(text: &str) -> (&str, Option<(FilterOperator, &str)>) {
     const SIGNS: [char; 4] = ['!', '<', '>', '='];
     let Some(at) = text.find(SIGNS).filter(|at| *at > 0) else {

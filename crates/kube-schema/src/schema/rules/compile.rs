@@ -1,4 +1,4 @@
-//! Compiles rules, and checks them as the server does when their definition is written.
+//! Compiles rules, and checks them as the server does when a definition is written.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::schema::{flag, keyword_value, list, properties, text};
 
 const RULES: &str = "x-kubernetes-validations";
 
-/// A rule, ready for objects.
+/// A compiled rule.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) expression: Program,
@@ -23,7 +23,7 @@ pub(super) struct Rule {
     pub(super) text: String,
     pub(super) message: String,
     pub(super) reason: ErrorKind,
-    /// Steps from the value to what is wrong with it, as errors write them: `.a[b]`.
+    /// The path from the value to the invalid field, as in errors: `.a[b]`.
     pub(super) field_path: String,
     pub(super) uses_old: bool,
     pub(super) old_is_optional: bool,
@@ -36,10 +36,10 @@ impl Rule {
     }
 }
 
-/// The old value, by name.
+/// The name of the old value.
 const OLD: &str = "oldSelf";
 
-/// The two kinds of expressions that rules have.
+/// The two kinds of expressions in rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Rule,
@@ -81,7 +81,7 @@ fn compile(
     Ok(program)
 }
 
-/// The rules of one level; those that do not compile were refused before.
+/// The rules of one level. Rules that do not compile are left out: they were refused earlier.
 pub(super) fn rules(schema: &Value, shape: &Arc<Shape>) -> Vec<Rule> {
     let rule = |written: &Value| {
         let source = text(written, "rule").trim();
@@ -110,7 +110,7 @@ pub(super) fn rules(schema: &Value, shape: &Arc<Shape>) -> Vec<Rule> {
     list(schema, RULES).iter().filter_map(rule).collect()
 }
 
-/// The errors of the expressions of a schema that is valid otherwise.
+/// The errors of the expressions in an otherwise valid schema.
 pub(crate) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if super::has_rules(schema) {
@@ -125,7 +125,7 @@ pub(crate) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
 
 struct RuleContext {
     shape: Arc<Shape>,
-    /// The innermost place around whose old value cannot be found.
+    /// The innermost place whose old value cannot be found.
     uncorrelatable: Option<String>,
 }
 

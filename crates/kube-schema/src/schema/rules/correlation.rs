@@ -3,12 +3,12 @@
 
 use serde_json::Value;
 
-/// A value with what it was.
+/// A value with its old value.
 #[derive(Clone, Copy)]
 pub(super) struct Correlated<'a> {
     /// The old value, if it can be found.
     old: Option<&'a Value>,
-    /// True if the value, or the enclosing value whose old one is known, has not changed.
+    /// Whether the value, or an enclosing value with a known old value, has not changed.
     is_unchanged: bool,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Correlated<'a> {
         self.is_unchanged
     }
 
-    /// A part of it, and what that was.
+    /// A part of the value, with its old value.
     pub(super) fn part(self, value: &Value, old: Option<&'a Value>) -> Self {
         Self {
             old,

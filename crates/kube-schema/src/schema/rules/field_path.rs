@@ -1,4 +1,4 @@
-//! `fieldPath` of a rule: the member of the value that an error is about, `.spec.a['b.c']`.
+//! The `fieldPath` of a rule: the member of the value that an error names, `.spec.a['b.c']`.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::schema::{keyword_value, properties};
 
-/// The path as errors write it, `None` if the schema has no such place.
+/// The path as in errors; `None` if the schema has no such field.
 pub(super) fn resolve(path: &str, schema: &Value) -> Option<String> {
     let mut rest = path;
     let mut schema = schema;
@@ -32,7 +32,7 @@ pub(super) fn resolve(path: &str, schema: &Value) -> Option<String> {
     Some(out)
 }
 
-/// The first step, and what is left.
+/// The first step, and the rest.
 fn step(path: &str) -> Option<(String, &str)> {
     if let Some(rest) = path.strip_prefix('.') {
         let end = rest.find(['.', '[']).unwrap_or(rest.len());

@@ -118,7 +118,7 @@ impl Judge {
     }
 }
 
-/// Values are shown if they are short by their nature; a duplicate says nothing but that.
+/// An error shows scalar values only. A duplicate has no further detail.
 fn told_of(kind: ErrorKind, field: &str, value: &Value, detail: &str) -> FieldError {
     let detail = if kind == ErrorKind::Duplicate {
         ""
@@ -181,7 +181,7 @@ fn evaluate_rule<'a>(
         return Ok(None);
     }
     if let Some(expression) = &rule.message_expression {
-        // Messages see the old value itself even where rules see it as one that may be missing.
+        // Messages see the old value itself, even if the rule sees it as an optional value.
         let made = match expression.evaluate(&plain, meter) {
             Err(Fault::Exhausted) => return Err(Fault::Exhausted),
             made => made.ok(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::schema::{flag, keyword_value, list, properties, text};
 
-/// Tells objects that have `apiVersion`, `kind` and the names in `metadata`, declared or not, from others.
+/// Whether an object has `apiVersion`, `kind` and the names in `metadata`, declared or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Root {
     Resource,
@@ -15,7 +15,7 @@ pub(super) enum Root {
 }
 
 impl Root {
-    /// Of a schema below another.
+    /// The kind of a nested schema.
     pub(super) fn of(schema: &Value) -> Self {
         if flag(schema, "x-kubernetes-embedded-resource") {
             Self::Resource
@@ -100,7 +100,7 @@ fn insert(members: &mut BTreeMap<String, Member>, written: &str, shape: Arc<Shap
     }
 }
 
-/// Every resource has these, whatever its schema says of them.
+/// Adds the fields that every resource has, whatever its schema declares.
 fn with_names(members: &mut BTreeMap<String, Member>, name: &str) {
     let text = |step: &str| {
         Arc::new(Shape {
