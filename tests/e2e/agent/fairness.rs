@@ -21,6 +21,7 @@ on_the_playground!(
     eight_workspaces_that_hang_at_once_leave_workers_to_another,
     what_waits_for_its_turn_is_not_sent_once_it_is_disabled,
     what_is_not_wanted_any_more_ends_whatever_its_schema_waits_for,
+    what_is_deselected_while_its_schema_is_looked_for_is_not_published,
     a_leader_that_was_suspended_sends_nothing_when_it_wakes_up,
 );
 
@@ -274,6 +275,44 @@ async fn what_is_not_wanted_any_more_ends_whatever_its_schema_waits_for(
     let mut writes = requests.iter().filter(|one| one.is_write());
     let written = writes.find(|one| one.resource == stage.kind.plural);
     ensure!(written.is_none(), "{written:?}");
+    Ok(())
+}
+
+/// Neither schema nor export nor status are written for what is deselected while a request about it is under way.
+async fn what_is_deselected_while_its_schema_is_looked_for_is_not_published(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let crd = definition(&world.group, "widgets", "Widget");
+    let widgets = world.install(&crd).await?;
+    let asked = Matcher {
+        verb: Some("get".to_owned()),
+        resource: Some("apiresourceschemas".to_owned()),
+        ..Matcher::default()
+    };
+    let slow = Action::Latency(Duration::from_secs(5));
+    let fault = Fault::new(asked, slow);
+    world.playground.faults().add(fault.once());
+    let name = world.publish(&widgets, json!({})).await?;
+    await_struck(world, 1).await;
+    let at = format!("{}/{name}", super::world::PUBLISHED);
+    let deselected = json!({"metadata": {"labels": {"agent": null}}});
+    world.service.merge(&at, deselected).await?;
+    stage
+        .agent
+        .await_log(SOON, "no longer published by this agent")
+        .await?;
+    // What is published after it comes after it.
+    world.await_noticed(&stage.kind, &stage.team).await?;
+    let schemas = world.org.list(super::world::SCHEMAS).await?;
+    let mut names = schemas.iter().map(|schema| &schema["metadata"]["name"]);
+    let made = names.find(|name| name.to_string().contains("widgets"));
+    ensure!(made.is_none(), "{made:?}");
+    let export = world.export().await?;
+    let listed = export["spec"]["latestResourceSchemas"].to_string();
+    ensure!(!listed.contains("widgets"), "{listed}");
+    let found = world.service.get(&at).await?;
+    ensure!(found["status"].is_null(), "{}", found["status"]);
     Ok(())
 }
 
