@@ -19,6 +19,7 @@ on_the_playground!(
     workspaces_that_do_not_answer_hold_up_nobody_else,
     workspaces_whose_copies_hang_hold_up_nobody_else,
     eight_workspaces_that_hang_at_once_leave_workers_to_another,
+    passes_that_hang_at_once_give_their_workers_back,
     what_waits_for_its_turn_is_not_sent_once_it_is_disabled,
     what_is_not_wanted_any_more_ends_whatever_its_schema_waits_for,
     what_is_deselected_while_its_schema_is_looked_for_is_not_published,
@@ -29,6 +30,8 @@ on_the_playground!(
 const MANY: usize = 40;
 /// What the agent has on its way to a server at most.
 const IN_FLIGHT: u64 = 32;
+/// Passes that run at once.
+const WORKERS: u64 = 64;
 /// Published resources whose schemas are looked at at once.
 const LOOKED_AFTER: u64 = 8;
 /// Half the time that a request may take.
@@ -173,6 +176,43 @@ async fn eight_workspaces_that_hang_at_once_leave_workers_to_another(world: &Wor
     lives(&stage, &other).await?;
     // Those that wait behind them give their workers back.
     let told = "not sent: too many requests";
+    stage.agent.await_log(SOON, told).await?;
+    Ok(())
+}
+
+/// More requests may be under way than there are workers, so that only workers are short.
+async fn passes_that_hang_at_once_give_their_workers_back(world: &World) -> Result<()> {
+    let kind = world.gadgets().await?;
+    let published = world.publish(&kind, json!({})).await?;
+    let agent = world
+        .launch()?
+        .arg(format!("--max-in-flight-kcp={}", 4 * WORKERS))
+        .spawn()?;
+    world.await_published(&published).await;
+    let stage = Stage {
+        team: world.team("team").await?,
+        world,
+        kind,
+        published,
+        agent,
+    };
+    let mut hanging = vec![stage.team.clone()];
+    for number in 1..8 {
+        hanging.push(world.team(&format!("hanging{number}")).await?);
+    }
+    let other = world.team("other").await?;
+    for team in hanging.iter().chain([&other]) {
+        world.await_marker(&stage.kind, team).await;
+    }
+    for team in &hanging {
+        let fault = Fault::new(marks_of(&stage, team), NEVER);
+        world.playground.faults().add(fault);
+    }
+    let made = hanging.iter().map(|team| make_many(&stage, team));
+    futures::future::join_all(made).await;
+    await_struck(world, WORKERS / 2).await;
+    world.await_marker(&stage.kind, &other).await;
+    let told = "given up because other objects wait for the worker";
     stage.agent.await_log(SOON, told).await?;
     Ok(())
 }
