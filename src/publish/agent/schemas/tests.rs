@@ -587,9 +587,9 @@ async fn settled_until(verb: &str, resource: &str) -> (Result<Settled, SchemaErr
     };
     let schemas = schemas_while(&scene, Arc::new(wanted));
     let slow = Action::Latency(Duration::from_secs(1));
+    scene.mark();
     let faults = scene.ground.playground.faults();
     faults.add(fault(verb, resource, slow).once());
-    scene.mark();
     let off = async {
         while faults.struck() != [1] {
             tokio::task::yield_now().await;
