@@ -180,40 +180,33 @@ async fn eight_workspaces_that_hang_at_once_leave_workers_to_another(world: &Wor
     Ok(())
 }
 
-/// More requests may be under way than there are workers, so that only workers are short.
+/// As many workspaces as passes run at once begin to hang at once. More requests may be under way, so that only workers
+/// are short.
 async fn passes_that_hang_at_once_give_their_workers_back(world: &World) -> Result<()> {
-    let kind = world.gadgets().await?;
-    let published = world.publish(&kind, json!({})).await?;
-    let agent = world
-        .launch()?
-        .arg(format!("--max-in-flight-kcp={}", 4 * WORKERS))
-        .spawn()?;
-    world.await_published(&published).await;
-    let stage = Stage {
-        team: world.team("team").await?,
-        world,
-        kind,
-        published,
-        agent,
-    };
-    let mut hanging = vec![stage.team.clone()];
-    for number in 1..8 {
-        hanging.push(world.team(&format!("hanging{number}")).await?);
-    }
+    let stage = world.stage(json!({})).await?;
     let other = world.team("other").await?;
-    for team in hanging.iter().chain([&other]) {
-        world.await_marker(&stage.kind, team).await;
-    }
+    world.await_marker(&stage.kind, &other).await;
+    stage.agent.stop(SOON).await?;
+    let names: Vec<String> = (0..WORKERS).map(|n| format!("hanging{n}")).collect();
+    let teams = names.iter().map(|name| world.team(name));
+    let hanging = futures::future::try_join_all(teams).await?;
     for team in &hanging {
         let fault = Fault::new(marks_of(&stage, team), NEVER);
         world.playground.faults().add(fault);
     }
-    let made = hanging.iter().map(|team| make_many(&stage, team));
+    let made = hanging
+        .iter()
+        .map(|team| team.make(&stage.kind, "lamp", json!({"size": 1})));
     futures::future::join_all(made).await;
-    await_struck(world, WORKERS / 2).await;
+    // It finds all of them in its first list.
+    let agent = world
+        .launch()?
+        .arg(format!("--max-in-flight-kcp={}", 4 * WORKERS))
+        .spawn()?;
+    await_struck(world, WORKERS).await;
     world.await_marker(&stage.kind, &other).await;
     let told = "given up because other objects wait for the worker";
-    stage.agent.await_log(SOON, told).await?;
+    agent.await_log(SOON, told).await?;
     Ok(())
 }
 

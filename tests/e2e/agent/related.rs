@@ -462,9 +462,6 @@ async fn a_circle_of_copies_comes_to_rest(world: &World) -> Result<()> {
         written.map(shown).unwrap_or_default()
     );
     await_held(team, "default", "a", Some("2")).await;
-    team.delete(&secrets().at("default", "a")).await?;
-    await_held(service, stage.home(), "y", None).await;
-    await_held(team, "default", "a", None).await;
     Ok(())
 }
 

@@ -311,7 +311,7 @@ async fn what_is_deselected_while_its_condition_waits_for_its_turn_gets_none() {
     while looks() > 0 {
         sleep_until(Instant::now() + Duration::from_millis(1)).await;
     }
-    running.all_is_done(1).await;
+    running.all_is_done(2).await;
     assert_eq!(running.patches(), ["patch publishedresources/status 200"]);
     let tabs = running.scene.published("tabs").await;
     assert_eq!(tabs["status"]["conditions"], Value::Null);
