@@ -24,6 +24,7 @@
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
 //! | [`pausing`] | the pauses that hold the writes of a pass |
 //! | [`plan`] | the effect of changed published resources |
+//! | [`switch`] | whether a request about a published resource is still wanted |
 //! | [`review`] | asks the servers which rights the agent lacks |
 //! | [`router`] | the endpoints of the engine's requests |
 //! | [`process`] | the whole process, from start to end |
@@ -55,6 +56,7 @@ pub mod router;
 pub mod schemas;
 pub mod startup;
 pub mod sweep;
+pub mod switch;
 mod synced;
 pub mod workspaces;
 

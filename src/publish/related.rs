@@ -324,14 +324,15 @@ impl RelatedEnds {
         })
     }
 
-    /// The claims of the link: the copy and the original.
+    /// The claims of the link: the copy, the original, and that one is made from the other.
     pub fn claims(&self) -> impl Iterator<Item = ObjectClaim> {
         let (original, copy) = (&self.source.0, &self.target.0);
         let original = match &self.hold {
             Some(finalizer) => ObjectClaim::held(original, finalizer),
             None => ObjectClaim::original(original),
         };
-        [original, ObjectClaim::copy(copy)].into_iter()
+        let pair = ObjectClaim::made_from(copy, &self.source.0);
+        [original, ObjectClaim::copy(copy), pair].into_iter()
     }
 }
 

@@ -46,6 +46,7 @@ async fn kinds_that_no_crd_defines_are_published_from_the_models_of_the_server()
         discovery,
         "agent",
         SchemaMode::Writes,
+        Arc::new(|_: &Manifest| Ok(())),
     );
     let group = format!("{}.example.org", unique("models"));
     for (from, kind, plural, status) in [

@@ -128,17 +128,32 @@ fn intention(pass: &Pass<'_>, link: &Link, desired: &Arc<Object>, key: &Key) -> 
         copy: CopyRecord::Intended {
             key: key.clone(),
             lost,
+            taken: false,
         },
         pending,
     }
 }
 
+/// The memory of an intended copy in whose place another object was first. By its content alone it may look like the
+/// copy.
+fn note_taken(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Entry> {
+    let entry = pass.entry(link)?;
+    let is_intended = entry.copy.may_be_created(key);
+    (is_intended && pass.was_taken(link, key)).then(|| Entry {
+        snapshot: entry.snapshot.clone(),
+        copy: CopyRecord::Intended {
+            key: key.clone(),
+            lost: None,
+            taken: true,
+        },
+        pending: None,
+    })
+}
+
 fn place_known(link: &Link, record: &CopyRecord, key: &Key) -> bool {
     match link.policy.identity {
         // The record must not have the uid of an earlier copy when another one is created.
-        Identity::Memory => {
-            matches!(record, CopyRecord::Intended { key: intended, .. } if intended == key)
-        }
+        Identity::Memory => record.may_be_created(key),
         Identity::Marks | Identity::Name => record.key().is_none_or(|recorded| recorded == key),
     }
 }
@@ -205,6 +220,9 @@ pub(super) fn adopt(
 ) -> Result<LinkDecision, Reason> {
     if object.in_deletion() {
         return Ok(LinkDecision::end(Code::WaitingForDeletion).of(key));
+    }
+    if let Some(taken) = note_taken(pass, link, key) {
+        return Ok(LinkDecision::remember(Some(taken)).of(key));
     }
     if object.is_fragment() {
         return Err(unread(key, object));

@@ -250,10 +250,11 @@ fn recorded(
         CopyRecord::Unrecorded => Some(CopyOrigin::Created),
         // The copy was hidden, or a killed process created it without recording its uid. It is ours if it is what we
         // intended to create.
-        CopyRecord::Intended { key: intended, .. } => {
+        CopyRecord::Intended { .. } => {
             let same = || remembered().is_some_and(|desired| agrees(&desired, object));
-            let is_made = || pass.view.created(key, object) || same();
-            let made = || (intended == key && is_made()).then_some(CopyOrigin::Created);
+            let is_made = || pass.view.created(key, object) || same() && !pass.was_taken(link, key);
+            let made = || entry.copy.may_be_created(key) && is_made();
+            let made = || made().then_some(CopyOrigin::Created);
             entry.copy.found_again(object.uid()).or_else(made)
         }
     }

@@ -45,6 +45,10 @@ pub struct PassView<'a> {
     /// Objects that are not written again in this pass, with the answer to the last write.
     given_up: HashMap<Key, Failure>,
     last_write: HashMap<Key, RequestId>,
+    /// Written objects, as they were before the first write.
+    before: HashMap<Key, Seen>,
+    /// Objects that could not be created because they existed.
+    there: HashSet<Key>,
     /// The uids of created objects.
     created: HashMap<Key, Arc<str>>,
     /// The first answers of the caches. A pass works on one state of them, even if events arrive meanwhile: the memory
@@ -75,6 +79,8 @@ impl<'a> PassView<'a> {
             homeless: HashMap::new(),
             given_up: HashMap::new(),
             last_write: HashMap::new(),
+            before: HashMap::new(),
+            there: HashSet::new(),
             created: HashMap::new(),
             caches: RefCell::default(),
             facts: Facts::default(),
@@ -126,6 +132,14 @@ impl<'a> PassView<'a> {
         known.or_insert_with(|| self.store.get(key)).clone()
     }
 
+    fn known(&self, key: &Key) -> Seen {
+        match self.seen.get(key) {
+            Some(Some(object)) => Seen::Present(Arc::clone(object)),
+            Some(None) => Seen::Absent,
+            None => self.stored(key),
+        }
+    }
+
     /// Overlays an answer.
     pub fn learn(&mut self, request: &Request, answer: Answer) {
         match answer {
@@ -149,6 +163,9 @@ impl<'a> PassView<'a> {
                     Answer::Object(object) => Some(object),
                     _ => None,
                 };
+                if request.writes() && !self.before.contains_key(key) {
+                    self.before.insert(key.clone(), self.known(key));
+                }
                 self.observe(key, object);
                 if request.writes() {
                     self.last_write.insert(key.clone(), request.ticket());
@@ -176,6 +193,9 @@ impl<'a> PassView<'a> {
     fn refused(&mut self, request: &Request, failure: Failure) {
         let ticket = request.ticket();
         if let (true, Some(key)) = (request.writes(), request.key()) {
+            if failure == Failure::AlreadyExists {
+                self.there.insert(key.clone());
+            }
             match (&failure, request) {
                 // An earlier absence proves nothing now.
                 (Failure::Unavailable(_), Request::Create { .. }) => {
@@ -215,11 +235,7 @@ impl<'a> PassView<'a> {
 impl View for PassView<'_> {
     fn get(&self, key: &Key) -> Seen {
         self.ask(Question::Object(key.clone()));
-        match self.seen.get(key) {
-            Some(Some(object)) => Seen::Present(Arc::clone(object)),
-            Some(None) => Seen::Absent,
-            None => self.stored(key),
-        }
+        self.known(key)
     }
 
     fn find(&self, scope: &Scope, labels: &Labels) -> Found {
@@ -287,6 +303,14 @@ impl View for PassView<'_> {
 
     fn wrote(&self, key: &Key) -> bool {
         self.last_write.contains_key(key)
+    }
+
+    fn before(&self, key: &Key) -> Option<Seen> {
+        self.before.get(key).cloned()
+    }
+
+    fn was_there(&self, key: &Key) -> bool {
+        self.there.contains(key)
     }
 
     fn created(&self, key: &Key, object: &Object) -> bool {

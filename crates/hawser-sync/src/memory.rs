@@ -65,8 +65,14 @@ pub struct Entry {
 pub enum CopyRecord {
     /// The format or its writer did not record it. Any object with the target's name counts.
     Unrecorded,
-    /// The copy was about to be created under this key. An earlier copy under this key may have gone out of sight.
-    Intended { key: Key, lost: Option<LostCopy> },
+    /// The copy was about to be created under this key.
+    Intended {
+        key: Key,
+        /// An earlier copy under this key may have gone out of sight.
+        lost: Option<LostCopy>,
+        /// Another object was there first, and nothing has been created since.
+        taken: bool,
+    },
     /// The copy was created under this key with this uid.
     Created { key: Key, uid: Arc<str> },
     /// The copy existed before and was adopted.
@@ -101,8 +107,8 @@ impl CopyRecord {
     /// Whether Hawser created the copy instead of adopting it.
     pub fn is_made(&self) -> bool {
         match self {
+            Self::Adopted { .. } | Self::Intended { taken: true, .. } => false,
             Self::Unrecorded | Self::Created { .. } | Self::Intended { lost: None, .. } => true,
-            Self::Adopted { .. } => false,
             Self::Intended {
                 lost: Some(lost), ..
             } => lost.made == CopyOrigin::Created,
@@ -124,6 +130,11 @@ impl CopyRecord {
             }),
         };
         lost.filter(|_| self.key() == Some(at))
+    }
+
+    /// Whether a copy may have been created under this key since this was recorded.
+    pub(super) fn may_be_created(&self, at: &Key) -> bool {
+        matches!(self, Self::Intended { key, taken: false, .. } if key == at)
     }
 
     /// The way in which the copy with this uid became ours, if it was hidden when another one was about to be created.

@@ -981,7 +981,10 @@ struct Plaintext {
 fn record(entry: &Entry) -> Value {
     let (how, key, uid) = match &entry.copy {
         CopyRecord::Unrecorded => ("unrecorded", None, None),
-        CopyRecord::Intended { key, lost } => match lost {
+        CopyRecord::Intended {
+            key, taken: true, ..
+        } => ("taken", Some(key), None),
+        CopyRecord::Intended { key, lost, .. } => match lost {
             None => ("intended", Some(key), None),
             Some(lost) if lost.made == CopyOrigin::Created => ("lost", Some(key), Some(&lost.uid)),
             Some(lost) => ("lost adopted", Some(key), Some(&lost.uid)),
@@ -1018,7 +1021,11 @@ fn recall(value: &Value, scope: &Scope) -> Option<Entry> {
     Some(Entry {
         snapshot: snapshot.map(|s| Snapshot::from_parts(s, digests)),
         copy: match (value["how"].as_str()?, key, uid) {
-            ("intended", Some(key), _) => CopyRecord::Intended { key, lost: None },
+            (how @ ("intended" | "taken"), Some(key), _) => CopyRecord::Intended {
+                key,
+                lost: None,
+                taken: how == "taken",
+            },
             (how @ ("lost" | "lost adopted"), Some(key), Some(uid)) => {
                 let made = if how == "lost" {
                     CopyOrigin::Created
@@ -1026,7 +1033,11 @@ fn recall(value: &Value, scope: &Scope) -> Option<Entry> {
                     CopyOrigin::Adopted
                 };
                 let lost = Some(LostCopy { uid, made });
-                CopyRecord::Intended { key, lost }
+                CopyRecord::Intended {
+                    key,
+                    lost,
+                    taken: false,
+                }
             }
             ("created", Some(key), Some(uid)) => CopyRecord::Created { key, uid },
             ("adopted", Some(key), Some(uid)) => CopyRecord::Adopted { key, uid },

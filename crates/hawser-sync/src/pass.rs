@@ -11,7 +11,7 @@ use super::facts::Facts;
 use super::fingerprint::Fingerprint;
 use super::key::{Finalizer, Key, LinkId};
 use super::link::Link;
-use super::memory::{Entry, Memory};
+use super::memory::{CopyRecord, Entry, Memory};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request, Step};
 use super::subject::Subject;
@@ -163,6 +163,26 @@ impl<'a> Pass<'a> {
 
     pub(super) fn remembers(&self) -> bool {
         self.subject.memory.is_some()
+    }
+
+    /// Whether another object was under this key before the first attempt to create the copy: the create was refused,
+    /// and its intention was recorded in this pass, so that no earlier attempt can have succeeded.
+    pub(super) fn was_taken(&self, link: &Link, key: &Key) -> bool {
+        let Some(place) = self.subject.memory.as_ref() else {
+            return false;
+        };
+        if !self.view.was_there(key) {
+            return false;
+        }
+        match self.view.before(&place.key) {
+            Some(Seen::Absent) => true,
+            Some(Seen::Present(stored)) => {
+                let memory = self.facts().memory(place, &stored, &self.subject.links);
+                let copy = memory.entries.get(&link.id).map(|entry| &entry.copy);
+                copy.is_none_or(|copy| *copy != CopyRecord::Unrecorded && !copy.may_be_created(key))
+            }
+            Some(Seen::Unknown) | None => false,
+        }
     }
 
     /// Whether the memory was written in this pass.

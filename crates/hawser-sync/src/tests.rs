@@ -310,6 +310,75 @@ fn what_somebody_makes_first_in_the_place_of_a_related_copy_is_theirs() {
     }
 }
 
+/// An object that needs an empty copy of an empty related object, and another empty object in the place of the copy,
+/// which the caches have not seen.
+fn taken() -> (Stage, Front, Key) {
+    let (stage, front) = with(|front| front.related = true);
+    let (config, target) = front.config();
+    stage.world.put(&config, &json!({}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.cache.deliver(&stage.world, |_| true);
+    stage.world.put(&target, &json!({}));
+    (stage, front, target)
+}
+
+#[test]
+fn an_empty_object_that_somebody_makes_before_an_empty_copy_is_theirs() {
+    let (stage, front, target) = taken();
+    let theirs = stage.world.get(&target).unwrap();
+    stage.pass(&front);
+    let reports = stage.settle();
+    assert_eq!(reports[0].outcomes[2].reason.code, Code::AdoptionRefused);
+    // A process that knows only what is stored does not take it either.
+    stage.cache.restart(&stage.world, 0);
+    let reports = stage.settle();
+    assert_eq!(reports[0].outcomes[2].reason.code, Code::AdoptionRefused);
+    let (config, _) = front.config();
+    stage.world.patch(&config, json!({"data": {"k": "mine"}}));
+    stage.settle();
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert_eq!(stage.world.get(&target), Some(theirs));
+    assert!(stage.leftovers().is_empty());
+}
+
+#[test]
+fn an_empty_copy_is_made_once_its_place_is_free_and_goes_with_its_object() {
+    let (stage, front, target) = taken();
+    stage.pass(&front);
+    stage.settle();
+    stage.world.delete(&target);
+    let reports = stage.settle();
+    assert_eq!(reports[0].outcomes[2].reason.code, Code::InStep);
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert!(stage.world.get(&target).is_none());
+    assert!(stage.leftovers().is_empty());
+}
+
+#[test]
+fn a_place_that_is_taken_ends_well_whichever_request_the_process_was_killed_at() {
+    for fault in [Fault::CrashBefore, Fault::CrashAfter] {
+        for n in 0..12 {
+            let (stage, front, target) = taken();
+            let faults = HashMap::from([(stage.world.sent() + n, fault)]);
+            stage.world.plan_faults(faults);
+            stage.pass(&front);
+            stage.world.plan_faults(HashMap::new());
+            stage.cache.restart(&stage.world, 0);
+            stage.settle();
+            stage.world.delete(&front.source());
+            stage.settle();
+            assert!(stage.world.get(&front.source()).is_none(), "{fault:?} {n}");
+            let left = stage.leftovers();
+            assert!(left.is_empty(), "{fault:?} {n} {left:?}");
+            stage.world.delete(&target);
+        }
+    }
+}
+
 #[test]
 fn a_related_copy_is_known_again_where_the_process_was_killed_right_after_making_it() {
     for content in [

@@ -69,6 +69,10 @@ pub trait View {
     fn note(&self, request: &Request) -> Option<Note>;
     /// Whether this object was written in this pass.
     fn wrote(&self, key: &Key) -> bool;
+    /// The object before the first write to it in this pass; `None` if it was not written.
+    fn before(&self, key: &Key) -> Option<Seen>;
+    /// Whether a create of this pass was refused because there was an object already.
+    fn was_there(&self, key: &Key) -> bool;
     /// Whether this pass created the object, even if a webhook changed it.
     fn created(&self, key: &Key, object: &Object) -> bool;
     /// The fingerprint that this object had when the last pass of this process over the subject came to rest.

@@ -216,8 +216,8 @@ mod tests {
         fn changed(&self, _: &Arc<Table>, _: Change) {}
     }
 
-    /// A connection to a workspace at its own server, not at the endpoint.
-    fn served(ground: &Ground, cluster: &str) -> Arc<Workspaces> {
+    /// Connections to workspaces at their own server, not at the endpoint.
+    fn served(ground: &Ground, clusters: &[&str]) -> Arc<Workspaces> {
         let (sides, cache) = (Sides::default(), Cache::new());
         let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(IgnoreEvents));
         let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
@@ -227,27 +227,37 @@ mod tests {
         workspaces.slice(Some(&Object::new(slice).unwrap()));
         let ready = json!([{"type": "Ready", "status": "True"}]);
         let binding = json!({"metadata": {"name": "binding"}, "status": {"conditions": ready}});
-        let change = Change {
-            key: Scope::new(&sides.kcp, &binding_kind(), cluster).key(None, "binding"),
-            object: Arc::new(Object::new(binding).unwrap()),
-            what: ChangeType::Changed,
-        };
-        workspaces.binding(&base.into(), &change);
+        let binding = Arc::new(Object::new(binding).unwrap());
+        let source = base.into();
+        for cluster in clusters {
+            let change = Change {
+                key: Scope::new(&sides.kcp, &binding_kind(), cluster).key(None, "binding"),
+                object: Arc::clone(&binding),
+                what: ChangeType::Changed,
+            };
+            workspaces.binding(&source, &change);
+        }
         Arc::new(workspaces)
+    }
+
+    /// A new workspace; its logical cluster.
+    async fn workspace(ground: &Ground, name: &str) -> Arc<str> {
+        let workspace = json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name},
+        });
+        let kcp = &ground.kcp;
+        kcp.ask(Call::post(WORKSPACES, &workspace)).await.unwrap();
+        let at = format!("{WORKSPACES}/{name}");
+        let ready = until(kcp, &at, |found| found["status"]["phase"] == "Ready").await;
+        ready["spec"]["cluster"].as_str().unwrap().into()
     }
 
     #[tokio::test]
     async fn a_workspace_that_leaves_is_told_from_one_that_is_deleted_as_its_server_shows_it() {
         let ground = Ground::start().await;
-        let team = json!({
-            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "team"},
-        });
-        let kcp = &ground.kcp;
-        kcp.ask(Call::post(WORKSPACES, &team)).await.unwrap();
-        let at = format!("{WORKSPACES}/team");
-        let ready = until(kcp, &at, |team| team["status"]["phase"] == "Ready").await;
-        let cluster: Arc<str> = ready["spec"]["cluster"].as_str().unwrap().into();
-        let reader = BindingReader::new(&served(&ground, &cluster));
+        let (kcp, at) = (&ground.kcp, format!("{WORKSPACES}/team"));
+        let cluster = workspace(&ground, "team").await;
+        let reader = BindingReader::new(&served(&ground, &[&cluster]));
         // Something keeps the workspace when it is deleted.
         let held = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -269,6 +279,38 @@ mod tests {
             .faults()
             .add(fault("list", "apibindings", action));
         assert!(reader.ask(&cluster, None).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_workspace_whose_bindings_are_refused_delays_no_other() {
+        let ground = Ground::start().await;
+        let (bindings, end, other) = tokio::join!(
+            workspace(&ground, "bindings"),
+            workspace(&ground, "end"),
+            workspace(&ground, "other")
+        );
+        let served = served(&ground, &[&bindings, &end, &other]);
+        let reader = BindingReader::new(&served);
+        let faults = ground.playground.faults();
+        let requests = [
+            (&bindings, "list", "apibindings"),
+            (&end, "get", "logicalclusters"),
+        ];
+        for (cluster, verb, resource) in requests {
+            let action = Action::Status {
+                code: 429,
+                when: When::Before,
+            };
+            let mut fault = fault(verb, resource, action);
+            fault.matcher.cluster = Some(cluster.to_string());
+            faults.add(fault);
+        }
+        assert!(reader.ask(&bindings, None).await.is_err());
+        assert!(reader.end(&end).await.is_err());
+        assert_eq!(faults.struck(), [1, 1]);
+        // Each workspace is bound to what kcp itself exports.
+        assert_eq!(reader.ask(&other, None).await, Ok(BindingState::Bound));
+        assert_eq!(reader.end(&other).await, Ok(BindingState::Unbinding));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Default for QuietPeriod {
 
 /// The objects that the watches of the service cluster know. Never waits.
 pub trait ConditionSource: Send + Sync {
-    /// A published resource by its name, as last seen; `None` if it is gone.
+    /// A published resource by its name, as last seen; `None` if it is gone or not for this agent.
     fn published(&self, name: &str) -> Option<Arc<Value>>;
 
     /// The CRD of published resources; `None` if it is not watched.
@@ -56,7 +56,7 @@ pub trait ConditionSource: Send + Sync {
 /// The conditions of all published resources.
 pub struct Conditions {
     service: Connection,
-    known: Box<dyn ConditionSource>,
+    known: Arc<dyn ConditionSource>,
     quiet: QuietPeriod,
     state: Mutex<WriterState>,
     changed: Notify,
@@ -98,7 +98,7 @@ struct WriteAnswer {
 }
 
 impl Conditions {
-    pub fn new(service: Connection, known: Box<dyn ConditionSource>, quiet: QuietPeriod) -> Self {
+    pub fn new(service: Connection, known: Arc<dyn ConditionSource>, quiet: QuietPeriod) -> Self {
         Self {
             service,
             known,
@@ -195,13 +195,9 @@ impl Conditions {
     }
 
     async fn write(&self, uid: &str, pending: Pending) {
-        let Some(current) = self.known.published(&pending.name) else {
+        let Some(current) = wanted(&*self.known, &pending.name, uid) else {
             return;
         };
-        let metadata = &current["metadata"];
-        if metadata["uid"] != uid || !metadata["deletionTimestamp"].is_null() {
-            return;
-        }
         let definition = self.known.definition();
         let patch = {
             let state = self.state.lock();
@@ -213,7 +209,17 @@ impl Conditions {
         };
         let Some(patch) = patch else { return };
         let path = format!("{PUBLISHED_RESOURCES}/{}/status", pending.name);
-        match self.service.ask(Call::merge_patch(path, &patch)).await {
+        let (known, name, owner) = (
+            Arc::clone(&self.known),
+            pending.name.clone(),
+            uid.to_owned(),
+        );
+        let still = move || match wanted(&*known, &name, &owner) {
+            Some(_) => Ok(()),
+            None => Err("the PublishedResource is no longer for this agent".to_owned()),
+        };
+        let service = self.service.guarded_by(Arc::new(still));
+        match service.ask(Call::merge_patch(path, &patch)).await {
             Ok(answer) => self.wrote(uid, &pending.name, answer, definition),
             Err(error) if error.code() == Some(404) => {}
             Err(error) => self.again(uid, pending, &error),
@@ -263,6 +269,14 @@ impl Conditions {
             .entry(uid.to_owned())
             .or_insert(later);
     }
+}
+
+/// The published resource, if it is still the same and not in deletion.
+fn wanted(known: &dyn ConditionSource, name: &str, uid: &str) -> Option<Arc<Value>> {
+    let current = known.published(name)?;
+    let metadata = &current["metadata"];
+    let is_wanted = metadata["uid"] == uid && metadata["deletionTimestamp"].is_null();
+    is_wanted.then_some(current)
 }
 
 impl WriterState {

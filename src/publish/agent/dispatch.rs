@@ -85,6 +85,14 @@ impl Dispatch {
         self.running.read().get(uid).cloned()
     }
 
+    /// Whether a publication of this published resource runs; otherwise the reason.
+    pub fn check_running(&self, uid: &str) -> Result<(), String> {
+        match self.publication(uid) {
+            Some(_) => Ok(()),
+            None => Err("no longer published".to_owned()),
+        }
+    }
+
     /// Starts a publication, in place of the one with its uid.
     pub fn start(&self, publication: &Arc<Publication>) {
         let uid = Arc::clone(&publication.plan.uid);

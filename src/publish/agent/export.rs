@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::switch::Wanted;
 use crate::publish::claims::Needs;
 use crate::publish::export::{ExportProblem, ExportedResource};
 use hawser_runtime::cluster::connection::Connection;
@@ -27,6 +28,7 @@ use writer::{Outcome, Writer};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub name: String,
+    pub uid: Arc<str>,
     /// Its schema; an earlier one while the new one is pending or has failed.
     pub schema: Option<String>,
     pub progress: Progress,
@@ -136,6 +138,8 @@ pub struct Exporter {
     pub export: String,
     pub agent: String,
     pub pace: Pace,
+    /// Asked right before each write, for each published resource with a schema.
+    pub wanted: Wanted<Member>,
     /// Called with the number of selected published resources, whenever it changes.
     pub count: Box<dyn Fn(usize) + Send + Sync>,
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::publish::pause::LONGEST_OF_CONSUMERS;
 use hawser_runtime::cluster::config::Lookup;
 use jiff::SignedDuration;
+use kube_lang::object::Object;
 use kube_lang::selector::{Selector, SelectorError};
 
 /// The default name of an agent is the slice's name with this suffix.
@@ -75,6 +76,14 @@ pub struct AgentOptions {
     pub workspace_cache: Option<usize>,
     /// The longest pause of a consumer.
     pub longest_pause: SignedDuration,
+}
+
+impl AgentOptions {
+    /// Whether a published resource is for this agent.
+    pub fn selects(&self, published: &Object) -> bool {
+        let labels: Vec<_> = published.labels().collect();
+        self.selector.matches(labels.iter().copied())
+    }
 }
 
 /// The values on a command line. An empty text stands for a flag that was not given.

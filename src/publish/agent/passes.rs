@@ -21,6 +21,7 @@ use crate::publish::marks;
 use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use hawser_runtime::cluster::cache::{Cache, Change};
+use hawser_runtime::cluster::connection::Guard;
 use hawser_runtime::cluster::queue::{self, Urgency};
 use hawser_runtime::cluster::troubles::DueTrouble;
 use hawser_runtime::controller::telemetry::count;
@@ -232,9 +233,14 @@ impl PassDialect for ObjectPass {
         }
         count(&self.passes.metrics, ended);
         let announcer = &self.passes.announcer;
-        announcer.announce(self.anchor.clone(), report);
+        let (dispatch, uid) = (
+            Arc::clone(&self.passes.dispatch),
+            Arc::clone(&id.publication),
+        );
+        let guard: Arc<Guard<'static>> = Arc::new(move || dispatch.check_running(&uid));
+        announcer.announce(self.anchor.clone(), report, &guard);
         if let Some(problem) = self.consumer_pause.lock().problem.take() {
-            announcer.warn_of_pause(self.anchor.clone(), &problem);
+            announcer.warn_of_pause(self.anchor.clone(), &problem, &guard);
         }
         // If something else failed too, the pass is still queued for the end of the pause.
         if is_paused

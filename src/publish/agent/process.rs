@@ -21,7 +21,7 @@ use super::conditions::{ConditionSource, Conditions, QuietPeriod};
 use super::control::{ControlLoop, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
 use super::events::Announcer;
-use super::export::{self, ExportChannels, ExportStatus, Exporter, Members};
+use super::export::{self, ExportChannels, ExportStatus, Exporter, Member, Members};
 use super::numbers::AgentMetrics;
 use super::observing::watch_numbers;
 use super::options::{AgentOptions, Controller, LeaderElection};
@@ -33,6 +33,7 @@ use super::router::{PublishRouter, ResourceNames};
 use super::schemas::{CrdPrint, SchemaMode, Schemas};
 use super::startup::{Located, StartError, locate};
 use super::sweep::Sweep;
+use super::switch::Switch;
 use super::workspaces::Workspaces;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Coverage};
@@ -50,8 +51,8 @@ use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::{Fence, Leadership, LeaseOptions, elect};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
-use hawser_sync::{Scope, Store as _};
-use kube_lang::object::{Gvk, Object};
+use hawser_sync::{Scope, Seen, Store as _};
+use kube_lang::object::Gvk;
 
 /// The errors that end an agent.
 #[derive(Debug, thiserror::Error)]
@@ -258,9 +259,14 @@ impl Agent {
             Content::Whole,
         );
         let definitions = all(crd_kind(), "customresourcedefinitions", Content::Metadata);
+        let switch = Arc::new(Switch {
+            cache: Arc::clone(&cache),
+            published: published.table().scope(""),
+            options: Arc::clone(&options),
+        });
         let conditions = Arc::new(Conditions::new(
             planes.service.clone(),
-            Box::new(ConditionTables::new(&cache, &published, &definitions)),
+            Arc::new(ConditionTables::new(&switch, &definitions)),
             QuietPeriod::default(),
         ));
         let owners = watch::Sender::new(());
@@ -288,7 +294,9 @@ impl Agent {
                 options.agent_name.clone(),
                 // Set to `Writes` when this agent starts working.
                 SchemaMode::Reads,
+                switch.wanted(Switch::check_unchanged),
             ),
+            switch: Arc::clone(&switch),
             conditions: Arc::clone(&conditions),
             brakes: Arc::clone(&brakes),
             owners: owners.clone(),
@@ -332,6 +340,8 @@ impl Agent {
             export: located.export.clone(),
             agent: options.agent_name.clone(),
             pace: export::Pace::default(),
+            wanted: switch
+                .wanted(|switch, member: &Member| switch.check_selected(&member.name, &member.uid)),
             count: Box::new(move |count| counted.published(count)),
         };
         let channels = ExportChannels {
@@ -558,36 +568,30 @@ fn pace() -> Pace {
 
 /// The tables of control kinds, for the conditions.
 struct ConditionTables {
-    cache: Arc<Cache>,
-    published: Scope,
+    switch: Arc<Switch>,
     definitions: Scope,
 }
 
 impl ConditionTables {
-    fn new(cache: &Arc<Cache>, published: &SharedWatch, definitions: &SharedWatch) -> Self {
+    fn new(switch: &Arc<Switch>, definitions: &SharedWatch) -> Self {
         Self {
-            cache: Arc::clone(cache),
-            published: published.table().scope(""),
+            switch: Arc::clone(switch),
             definitions: definitions.table().scope(""),
-        }
-    }
-
-    fn object(&self, scope: &Scope, name: &str) -> Option<Arc<Object>> {
-        match self.cache.get(&scope.key(None, name)) {
-            hawser_sync::Seen::Present(object) => Some(object),
-            hawser_sync::Seen::Absent | hawser_sync::Seen::Unknown => None,
         }
     }
 }
 
 impl ConditionSource for ConditionTables {
     fn published(&self, name: &str) -> Option<Arc<Value>> {
-        let object = self.object(&self.published, name)?;
+        let object = self.switch.selected(name)?;
         Some(Arc::new(object.as_value().clone()))
     }
 
     fn definition(&self) -> Option<CrdPrint> {
-        let crd = self.object(&self.definitions, "publishedresources.syncagent.kcp.io")?;
-        Some(CrdPrint::of(&crd))
+        let name = "publishedresources.syncagent.kcp.io";
+        match self.switch.cache.get(&self.definitions.key(None, name)) {
+            Seen::Present(crd) => Some(CrdPrint::of(&crd)),
+            Seen::Absent | Seen::Unknown => None,
+        }
     }
 }

@@ -23,6 +23,7 @@ use super::router::ResourceNames;
 use super::schemas::{
     CrdPrint, Manifest, RetryPolicy, SchemaError, SchemaMode, Schemas, Settled, Watched,
 };
+use super::switch::Switch;
 use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{AgentIdentity, Compiled, Problem};
@@ -80,6 +81,7 @@ pub struct Publishing {
     pub workspaces: Arc<Workspaces>,
     pub names: Arc<ResourceNames>,
     pub schemas: Schemas,
+    pub switch: Arc<Switch>,
     pub conditions: Arc<Conditions>,
     pub metrics: Arc<Metrics>,
     pub brakes: Arc<BrakeRegistry>,
@@ -247,8 +249,7 @@ impl Publishing {
     }
 
     pub fn selected(&self, object: &Object) -> bool {
-        let labels: Vec<_> = object.labels().collect();
-        self.options.selector.matches(labels.iter().copied())
+        self.options.selects(object)
     }
 
     /// Whether the published resource, as last seen, asks this agent to synchronize objects.
@@ -303,6 +304,7 @@ impl Publishing {
         }
         let member = Member {
             name: name.to_string(),
+            uid: Arc::clone(&uid),
             schema: recorded.filter(|name| !name.is_empty()).map(str::to_owned),
             progress: Progress::Pending,
             needs: Arc::default(),
@@ -381,6 +383,12 @@ impl Publishing {
             .await
         {
             Ok(settled) => self.settled(name, object, &manifest, settled),
+            // Whatever changed it has queued it again.
+            Err(error)
+                if error.is_withheld() && self.switch.check_unchanged(&manifest).is_err() =>
+            {
+                Outcome::Settled
+            }
             Err(error) => self.unsettled(name, &manifest, &error),
         }
     }
@@ -688,12 +696,12 @@ impl Publishing {
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
         if let (None, Some(held)) = (held_before, &known.facts.held) {
-            self.report_held_deletions(&member.name, held);
+            self.report_held_deletions(&member.name, &known.uid, held);
         }
     }
 
     /// Sends an event to the owner, once for each time that deletions begin to be held.
-    fn report_held_deletions(&self, name: &str, held: &HeldDeletions) {
+    fn report_held_deletions(&self, name: &str, uid: &Arc<str>, held: &HeldDeletions) {
         let key = self.published.table().scope("").key(None, name);
         let Seen::Present(about) = self.cache.get(&key) else {
             return;
@@ -703,7 +711,9 @@ impl Publishing {
             held.count, held.why, held.approval
         );
         warn!(publishedresource = name, "{message}");
-        let service = self.service.clone();
+        let (switch, owner, uid) = (Arc::clone(&self.switch), name.to_owned(), Arc::clone(uid));
+        let still = move || switch.check_enabled(&owner, &uid);
+        let service = self.service.guarded_by(Arc::new(still));
         tokio::spawn(async move {
             let notice = Notice {
                 about: about.as_value(),

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::notices::{self, Notice};
+use super::switch::{self, Wanted};
 use crate::publish::compiled::Types;
 use crate::publish::marks;
 use crate::publish::names;
@@ -82,6 +83,8 @@ pub struct Schemas {
     /// The discovery of the service cluster.
     pub discovery: Arc<Discovery>,
     pub agent: String,
+    /// Asked right before each write.
+    wanted: Wanted<Manifest>,
     mode: Mutex<SchemaMode>,
     settled: SettledSchemas,
     /// The last problem that was reported to owners, by the uid of the published resource.
@@ -106,12 +109,14 @@ impl Schemas {
         discovery: Arc<Discovery>,
         agent: impl Into<String>,
         mode: SchemaMode,
+        wanted: Wanted<Manifest>,
     ) -> Self {
         Self {
             service,
             workspace,
             discovery,
             agent: agent.into(),
+            wanted,
             mode: Mutex::new(mode),
             settled: SettledSchemas::default(),
             told: Mutex::default(),
@@ -125,7 +130,7 @@ impl Schemas {
     }
 
     /// Makes sure that the schema of a published resource exists in kcp, and its name in the status. `watched` returns
-    /// the known state of a CRD by its name.
+    /// the known state of a CRD by its name. Nothing is written for a manifest that is no longer wanted.
     pub async fn settle(
         &self,
         manifest: &Manifest,
@@ -200,7 +205,12 @@ impl Schemas {
             reason: "ReconcilingError",
             message: &message,
         };
-        notices::send(&self.service, notice).await;
+        notices::send(&self.still_wanted(&self.service, manifest), notice).await;
+    }
+
+    /// A connection for requests that are sent only while the manifest is wanted.
+    fn still_wanted(&self, connection: &Connection, manifest: &Manifest) -> Connection {
+        connection.guarded_by(switch::guard(&self.wanted, manifest.clone()))
     }
 
     fn still_settled(
@@ -256,7 +266,9 @@ impl Schemas {
         let definition = definition?;
         let (mut settled, published) = self.project(&definition, &manifest.spec, mode)?;
         if mode == SchemaMode::Writes {
-            settled.warnings.extend(self.offer(&published).await?);
+            let workspace = self.still_wanted(&self.workspace, manifest);
+            let warning = self.offer(&workspace, &published).await?;
+            settled.warnings.extend(warning);
         }
         let settled_schema = SettledSchema {
             asked,
@@ -313,21 +325,21 @@ impl Schemas {
     }
 
     /// Creates a schema unless it exists. Returns warnings.
-    async fn offer(&self, published: &PublishedSchema) -> Result<Option<String>, SchemaError> {
+    async fn offer(
+        &self,
+        workspace: &Connection,
+        published: &PublishedSchema,
+    ) -> Result<Option<String>, SchemaError> {
         let path = format!("{SCHEMAS}/{}", published.name);
         let what = format!("the APIResourceSchema {}", published.name);
         let of = |verb, error| SchemaError::of_call(verb, what.clone(), error);
-        let mut existing = self.workspace.ask(Call::get(&*path)).await;
+        let mut existing = workspace.ask(Call::get(&*path)).await;
         if is(&existing, 404) {
-            match self
-                .workspace
-                .ask(Call::post(SCHEMAS, &published.object))
-                .await
-            {
+            match workspace.ask(Call::post(SCHEMAS, &published.object)).await {
                 Ok(_) => return Ok(None),
                 // Another agent or process created it first: compares theirs.
                 Err(error) if error.code() == Some(409) => {
-                    existing = self.workspace.ask(Call::get(&*path)).await;
+                    existing = workspace.ask(Call::get(&*path)).await;
                 }
                 Err(error) => return Err(of("create", error)),
             }
@@ -336,7 +348,7 @@ impl Schemas {
         let Some(marked) = marked(&existing, &self.agent) else {
             return Ok(None);
         };
-        match self.workspace.ask(Call::put(path, &marked)).await {
+        match workspace.ask(Call::put(path, &marked)).await {
             Ok(_) => Ok(None),
             Err(error) => match of("update", error) {
                 // kcp's administrators grant no such right, and the missing marks do no harm.
@@ -361,9 +373,10 @@ impl Schemas {
         }
         let path = format!("{PUBLISHED_RESOURCES}/{}/status", manifest.name);
         let call = Call::merge_patch(path, &json!({"status": {"resourceSchemaName": schema}}));
-        let mut answer = self.service.ask(call.clone()).await;
+        let service = self.still_wanted(&self.service, manifest);
+        let mut answer = service.ask(call.clone()).await;
         if is(&answer, 409) {
-            answer = self.service.ask(call).await;
+            answer = service.ask(call).await;
         }
         let what = format!("the status of the PublishedResource {}", manifest.name);
         let answer = answer.map_err(|error| SchemaError::of_call("patch", what, error))?;

@@ -65,6 +65,9 @@ struct Record {
     /// The copy that was out of sight when the next one was about to be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lost: Option<StoredLostCopy>,
+    /// Another object was there before the copy could be made.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    taken: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     announced: Option<Announcement>,
 }
@@ -296,6 +299,7 @@ fn put(
         digests: BTreeMap::new(),
         copy: Copy::of(&entry.copy),
         lost: StoredLostCopy::of(&entry.copy),
+        taken: matches!(entry.copy, CopyRecord::Intended { taken: true, .. }),
         announced: entry.pending.as_ref().map(Announcement::of),
     };
     if let Some(snapshot) = &entry.snapshot {
@@ -508,6 +512,7 @@ impl Record {
             Copy::Intended(place) => CopyRecord::Intended {
                 key: place.key(),
                 lost: self.lost.as_ref().map(StoredLostCopy::read),
+                taken: self.taken,
             },
             Copy::Created(place, uid) => CopyRecord::Created {
                 key: place.key(),

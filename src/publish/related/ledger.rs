@@ -3,7 +3,7 @@
 //!
 //! Until a published object has had a pass, the records in its memory count as its claims.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct ObjectClaim {
     key: Key,
     /// The finalizer of an original, which may have none.
     original: Option<Arc<str>>,
+    /// The original of a copy.
+    source: Option<Key>,
 }
 
 impl ObjectClaim {
@@ -32,6 +34,15 @@ impl ObjectClaim {
         Self {
             key: any_version(key),
             original: None,
+            source: None,
+        }
+    }
+
+    /// That this copy is made from this original. It says nothing of who may delete it.
+    pub fn made_from(copy: &Key, original: &Key) -> Self {
+        Self {
+            source: Some(any_version(original)),
+            ..Self::copy(copy)
         }
     }
 
@@ -44,6 +55,7 @@ impl ObjectClaim {
         Self {
             key: any_version(key),
             original: Some(finalizer.into()),
+            source: None,
         }
     }
 }
@@ -68,6 +80,9 @@ struct Claims {
     /// By its own pass, not by its memory.
     said: bool,
 }
+
+/// The objects that a search for a circle looks at: the originals of an original, theirs, and so on.
+const CIRCLE: usize = 64;
 
 /// The number of owners without claims that are remembered: their last events come within moments.
 const DONE: usize = 4096;
@@ -152,20 +167,24 @@ impl ClaimIndex {
         holders.is_some_and(|holders| holders.iter().any(|holder| holder != by))
     }
 
-    /// Whether the original of a copy is itself made from what is in the place of the copy. Both would be written from
-    /// each other for ever.
+    /// Whether the original of a copy is itself made from what is in the place of the copy, perhaps over other copies.
+    /// All of them would be written from each other for ever.
     pub fn leads_back(&self, original: &Key, copy: &Key) -> bool {
-        let (made, there) = (ObjectClaim::copy(original), ObjectClaim::copy(copy));
+        let there = any_version(copy);
         let state = self.0.lock();
-        let mut holders = state.by_claim.get(&made).into_iter().flatten();
-        holders.any(|holder| {
-            let objects = state.claims.get(holder).map(|claims| &claims.objects);
-            let after = |all: &BTreeSet<ObjectClaim>| {
-                let next = all.range((Excluded(&there), Unbounded)).next();
-                next.is_some_and(|claim| claim.key == there.key)
-            };
-            objects.is_some_and(after)
-        })
+        let mut seen = HashSet::from([any_version(original)]);
+        let mut next: Vec<Key> = seen.iter().cloned().collect();
+        while let Some(made) = next.pop() {
+            for source in state.sources(&made) {
+                if *source == there {
+                    return true;
+                }
+                if seen.len() < CIRCLE && seen.insert(source.clone()) {
+                    next.push(source.clone());
+                }
+            }
+        }
+        false
     }
 
     /// Whether anybody else created this copy: a claim is no proof of that.
@@ -182,16 +201,30 @@ impl ClaimIndex {
 }
 
 impl LedgerState {
+    /// The originals that an object is made from.
+    fn sources(&self, made: &Key) -> impl Iterator<Item = &Key> {
+        let copy = ObjectClaim::copy(made);
+        let holders = self.by_claim.get(&copy).into_iter().flatten();
+        let all = holders.filter_map(|holder| self.claims.get(holder));
+        all.flat_map(move |claims| {
+            let after = claims.objects.range((Excluded(copy.clone()), Unbounded));
+            let key = copy.key.clone();
+            after.map_while(move |claim| claim.source.as_ref().filter(|_| claim.key == key))
+        })
+    }
+
     fn foreign_owner(&self, by: &ClaimOwner, claim: &ObjectClaim) -> Option<ClaimOwner> {
         let mut holders = self.by_claim.get(claim)?.iter();
         holders.find(|holder| holder.cluster != by.cluster).cloned()
     }
 
     fn add(&mut self, by: &ClaimOwner, claim: ObjectClaim) {
-        self.by_claim
-            .entry(claim.clone())
-            .or_default()
-            .insert(by.clone());
+        if claim.source.is_none() {
+            self.by_claim
+                .entry(claim.clone())
+                .or_default()
+                .insert(by.clone());
+        }
         let claims = self.claims.entry(by.clone()).or_default();
         claims.objects.insert(claim);
     }
@@ -316,16 +349,62 @@ mod tests {
     fn an_original_that_is_made_from_its_own_copy_is_found_out() {
         let ledger = ClaimIndex::default();
         let (ours, theirs) = (key("v1", "a"), key("v1", "b"));
-        let pair =
-            |original: ObjectClaim, copy: &Key| BTreeSet::from([original, ObjectClaim::copy(copy)]);
-        for original in [ObjectClaim::original(&ours), ObjectClaim::held(&ours, "f")] {
-            ledger.wants(&who("a", "1"), pair(original, &theirs), BTreeSet::new());
-            assert!(ledger.leads_back(&theirs, &key("v2", "a")));
-            assert!(!ledger.leads_back(&ours, &theirs));
-            assert!(!ledger.leads_back(&theirs, &key("v1", "c")));
-        }
+        ledger.wants(&who("a", "1"), made(&[("a", "b")]), BTreeSet::new());
+        assert!(ledger.leads_back(&theirs, &key("v2", "a")));
+        assert!(!ledger.leads_back(&ours, &theirs));
+        assert!(!ledger.leads_back(&theirs, &key("v1", "c")));
         ledger.wants(&who("a", "1"), BTreeSet::new(), BTreeSet::new());
         assert!(!ledger.leads_back(&theirs, &ours));
+    }
+
+    /// The claims of these originals and copies.
+    fn made(pairs: &[(&str, &str)]) -> BTreeSet<ObjectClaim> {
+        let of = |(original, copy): &(&str, &str)| {
+            let (original, copy) = (key("v1", original), key("v1", copy));
+            let pair = ObjectClaim::made_from(&copy, &original);
+            [
+                ObjectClaim::held(&original, "f"),
+                ObjectClaim::copy(&copy),
+                pair,
+            ]
+        };
+        pairs.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn a_circle_over_several_copies_is_found_out_whoever_makes_them() {
+        let pairs = [("a", "b"), ("b", "c"), ("c", "d")];
+        let together = [&pairs[..]];
+        let apart = [&pairs[..1], &pairs[1..2], &pairs[2..]];
+        for owners in [&together[..], &apart[..]] {
+            let ledger = ClaimIndex::default();
+            for (number, pairs) in owners.iter().enumerate() {
+                let by = who("a", &number.to_string());
+                ledger.wants(&by, made(pairs), BTreeSet::new());
+            }
+            assert!(ledger.leads_back(&key("v1", "d"), &key("v1", "a")));
+            assert!(ledger.leads_back(&key("v1", "d"), &key("v1", "b")));
+            assert!(!ledger.leads_back(&key("v1", "d"), &key("v1", "e")));
+            assert!(!ledger.leads_back(&key("v1", "a"), &key("v1", "d")));
+        }
+    }
+
+    #[test]
+    fn copies_of_one_object_do_not_lead_to_each_others_originals() {
+        let ledger = ClaimIndex::default();
+        let pairs = made(&[("a", "b"), ("c", "d")]);
+        ledger.wants(&who("a", "1"), pairs, BTreeSet::new());
+        assert!(!ledger.leads_back(&key("v1", "b"), &key("v1", "c")));
+    }
+
+    #[test]
+    fn a_search_for_a_circle_ends() {
+        let ledger = ClaimIndex::default();
+        let names: Vec<String> = (0..10 * CIRCLE).map(|n| n.to_string()).collect();
+        let round = names.iter().zip(names.iter().cycle().skip(1));
+        let round: Vec<_> = round.map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        ledger.wants(&who("a", "1"), made(&round), BTreeSet::new());
+        assert!(!ledger.leads_back(&key("v1", "0"), &key("v1", "elsewhere")));
     }
 
     #[test]

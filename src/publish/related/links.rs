@@ -310,6 +310,14 @@ impl LinkBuilder<'_> {
         }
         let finalizer = self.compiled.related_finalizer();
         let id = Identity::new(entry, &source, &target, &finalizer).id();
+        // Where the first of a circle ends, the last does not begin it anew.
+        if !self.memory.entries.contains_key(&id)
+            && self.view.get(&target) == Seen::Absent
+            && self.around.ledger.leads_back(&source, &target)
+        {
+            let said = format!("{target} is the original that {source} is made from");
+            return Err(Reason::new(Code::AdoptionRefused, said));
+        }
         owned
             .and_then(|()| self.settled(entry, &source, kinds.0, &finalizer))
             .inspect_err(|reason| {
@@ -566,7 +574,12 @@ pub(super) fn count(ledger: &ClaimIndex, by: &ClaimOwner, link: &mut Link) {
 
 fn claims(link: &Link) -> impl Iterator<Item = ObjectClaim> {
     let original = || Some(ObjectClaim::original(link.source.key()?));
-    copy(link).into_iter().chain(held(link).or_else(original))
+    let pair = match (&link.target, link.source.key()) {
+        (Target::Named(copy), Some(original)) => Some(ObjectClaim::made_from(copy, original)),
+        (Target::Marked { .. }, _) | (_, None) => None,
+    };
+    let ends = copy(link).into_iter().chain(held(link).or_else(original));
+    ends.chain(pair)
 }
 
 /// Keeps objects that others claim too: the copy stays, and its original keeps the finalizer.

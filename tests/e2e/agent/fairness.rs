@@ -19,8 +19,10 @@ on_the_playground!(
     workspaces_that_do_not_answer_hold_up_nobody_else,
     workspaces_whose_copies_hang_hold_up_nobody_else,
     eight_workspaces_that_hang_at_once_leave_workers_to_another,
+    passes_that_hang_at_once_give_their_workers_back,
     what_waits_for_its_turn_is_not_sent_once_it_is_disabled,
     what_is_not_wanted_any_more_ends_whatever_its_schema_waits_for,
+    what_is_deselected_while_its_schema_is_looked_for_is_not_published,
     a_leader_that_was_suspended_sends_nothing_when_it_wakes_up,
 );
 
@@ -28,6 +30,8 @@ on_the_playground!(
 const MANY: usize = 40;
 /// What the agent has on its way to a server at most.
 const IN_FLIGHT: u64 = 32;
+/// Passes that run at once.
+const WORKERS: u64 = 64;
 /// Published resources whose schemas are looked at at once.
 const LOOKED_AFTER: u64 = 8;
 /// Half the time that a request may take.
@@ -176,6 +180,36 @@ async fn eight_workspaces_that_hang_at_once_leave_workers_to_another(world: &Wor
     Ok(())
 }
 
+/// As many workspaces as passes run at once begin to hang at once. More requests may be under way, so that only workers
+/// are short.
+async fn passes_that_hang_at_once_give_their_workers_back(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let other = world.team("other").await?;
+    world.await_marker(&stage.kind, &other).await;
+    stage.agent.stop(SOON).await?;
+    let names: Vec<String> = (0..WORKERS).map(|n| format!("hanging{n}")).collect();
+    let teams = names.iter().map(|name| world.team(name));
+    let hanging = futures::future::try_join_all(teams).await?;
+    for team in &hanging {
+        let fault = Fault::new(marks_of(&stage, team), NEVER);
+        world.playground.faults().add(fault);
+    }
+    let made = hanging
+        .iter()
+        .map(|team| team.make(&stage.kind, "lamp", json!({"size": 1})));
+    futures::future::join_all(made).await;
+    // It finds all of them in its first list.
+    let agent = world
+        .launch()?
+        .arg(format!("--max-in-flight-kcp={}", 4 * WORKERS))
+        .spawn()?;
+    await_struck(world, WORKERS).await;
+    world.await_marker(&stage.kind, &other).await;
+    let told = "given up because other objects wait for the worker";
+    agent.await_log(SOON, told).await?;
+    Ok(())
+}
+
 async fn what_waits_for_its_turn_is_not_sent_once_it_is_disabled(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
     let (second, quiet) = (world.team("second").await?, world.team("quiet").await?);
@@ -274,6 +308,44 @@ async fn what_is_not_wanted_any_more_ends_whatever_its_schema_waits_for(
     let mut writes = requests.iter().filter(|one| one.is_write());
     let written = writes.find(|one| one.resource == stage.kind.plural);
     ensure!(written.is_none(), "{written:?}");
+    Ok(())
+}
+
+/// Neither schema nor export nor status are written for what is deselected while a request about it is under way.
+async fn what_is_deselected_while_its_schema_is_looked_for_is_not_published(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let crd = definition(&world.group, "widgets", "Widget");
+    let widgets = world.install(&crd).await?;
+    let asked = Matcher {
+        verb: Some("get".to_owned()),
+        resource: Some("apiresourceschemas".to_owned()),
+        ..Matcher::default()
+    };
+    let slow = Action::Latency(Duration::from_secs(5));
+    let fault = Fault::new(asked, slow);
+    world.playground.faults().add(fault.once());
+    let name = world.publish(&widgets, json!({})).await?;
+    await_struck(world, 1).await;
+    let at = format!("{}/{name}", super::world::PUBLISHED);
+    let deselected = json!({"metadata": {"labels": {"agent": null}}});
+    world.service.merge(&at, deselected).await?;
+    stage
+        .agent
+        .await_log(SOON, "no longer published by this agent")
+        .await?;
+    // What is published after it comes after it.
+    world.await_noticed(&stage.kind, &stage.team).await?;
+    let schemas = world.org.list(super::world::SCHEMAS).await?;
+    let mut names = schemas.iter().map(|schema| &schema["metadata"]["name"]);
+    let made = names.find(|name| name.to_string().contains("widgets"));
+    ensure!(made.is_none(), "{made:?}");
+    let export = world.export().await?;
+    let listed = export["spec"]["latestResourceSchemas"].to_string();
+    ensure!(!listed.contains("widgets"), "{listed}");
+    let found = world.service.get(&at).await?;
+    ensure!(found["status"].is_null(), "{}", found["status"]);
     Ok(())
 }
 

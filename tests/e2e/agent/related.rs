@@ -10,7 +10,7 @@ use testbed::eventually;
 use super::plane::{Kind, Plane};
 use super::service::{self, Ground};
 use super::stage::Stage;
-use super::world::{World, has, shown};
+use super::world::{Counted as _, World, has, shown};
 use super::{SOON, definition};
 
 mod deletion;
@@ -38,6 +38,7 @@ on_the_playground!(
     objects_found_by_labels_come_and_go_with_them,
     any_kind_travels_and_its_status_with_it,
     what_several_objects_share_goes_with_the_last,
+    a_circle_of_copies_comes_to_rest,
     no_consumer_reads_or_writes_where_nothing_was_opened,
     the_example_with_credentials_does_what_it_says,
     what_the_agent_makes_for_one_object_reaches_another_that_refers_to_it,
@@ -419,6 +420,48 @@ async fn what_several_objects_share_goes_with_the_last(world: &World) -> Result<
     stage.team.await_gone(&stage.kind, "lantern").await;
     await_held(service, stage.home(), "shared", None).await;
     await_released(team, "shared").await;
+    Ok(())
+}
+
+/// The workspace's `a` becomes `x`, that becomes the workspace's `b`, that becomes `y`, and that would become `a`.
+async fn a_circle_of_copies_comes_to_rest(world: &World) -> Result<()> {
+    let link = |identifier: &str, origin: &str, kcp: &str, service: &str| {
+        let name =
+            format!("{{{{ if eq .Side \"kcp\" }}}}{kcp}{{{{ else }}}}{service}{{{{ end }}}}");
+        // The objects that only mark a time have none.
+        let template = format!("{{{{ if .Object.spec.circle }}}}{name}{{{{ end }}}}");
+        entry(
+            identifier,
+            origin,
+            json!({"template": {"template": template}}),
+        )
+    };
+    let circle = json!([
+        link("first", "kcp", "a", "x"),
+        link("second", "service", "b", "x"),
+        link("third", "kcp", "b", "y"),
+        link("fourth", "service", "a", "y"),
+    ]);
+    let stage = world.related(json!({"related": circle})).await?;
+    let (team, service) = (&stage.team.plane, &world.service);
+    put(team, "default", "a", "1").await?;
+    stage.made("lamp", json!({"circle": true})).await;
+    await_held(service, stage.home(), "y", Some("1")).await;
+    stage.agent.await_log(SOON, "AdoptionRefused").await?;
+    let changed = json!({"stringData": {"k": "2"}});
+    team.merge(&secrets().at("default", "a"), changed).await?;
+    await_held(service, stage.home(), "y", Some("2")).await;
+    let mark = world.requests().mark();
+    world.await_still(&stage.kind, &stage.team).await;
+    let requests = world.agents_requests(mark);
+    let mut writes = requests.iter().filter(|one| one.is_write());
+    let written = writes.find(|one| ["a", "b", "x", "y"].contains(&&*one.name));
+    ensure!(
+        written.is_none(),
+        "{}",
+        written.map(shown).unwrap_or_default()
+    );
+    await_held(team, "default", "a", Some("2")).await;
     Ok(())
 }
 

@@ -44,6 +44,8 @@ pub struct Connection {
     base: Arc<str>,
     /// The tenant on whose behalf calls are sent, if any.
     tenant: Option<Arc<str>>,
+    /// Asked right before each call is sent, if there is one.
+    guard: Option<Arc<Guard<'static>>>,
 }
 
 impl Connection {
@@ -61,6 +63,7 @@ impl Connection {
             server,
             base: base.into(),
             tenant: None,
+            guard: None,
         })
     }
 
@@ -105,6 +108,16 @@ impl Connection {
         }
     }
 
+    /// The same connection for calls that may no longer be wanted when their turn comes: the guard is asked right
+    /// before each call is sent. Lists and watches are not calls.
+    #[must_use]
+    pub fn guarded_by(&self, guard: Arc<Guard<'static>>) -> Self {
+        Self {
+            guard: Some(guard),
+            ..self.clone()
+        }
+    }
+
     /// Sends a call and reads the whole response.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         self.call_if(&|| Ok(()), call).await
@@ -115,6 +128,9 @@ impl Connection {
         let (tenant, class) = (&self.tenant, call.class);
         let mut turn = self.server.lane.turn(tenant, class).await?;
         guard().map_err(CallError::Withheld)?;
+        if let Some(guard) = &self.guard {
+            guard().map_err(CallError::Withheld)?;
+        }
         if let Some(guard) = &self.account.limits.guard
             && call.method != Method::GET
             && !matches!(class, CallClass::Lease | CallClass::DryRun)

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::connection::{Call, CallClass, Connection, Refusal, StatusCause};
+use super::connection::{Call, CallClass, CallError, Connection, Refusal, StatusCause};
 use super::wire::collection;
 use kube_lang::object::Gvk;
 
@@ -67,7 +67,7 @@ pub struct Sender {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub sent: u64,
-    /// Not sent: the same was sent before, or too many were.
+    /// Not sent: the same was sent before, too many were, or the guard of the connection refused it.
     pub held_back: u64,
     /// Dropped because the queue was full.
     pub overflowed: u64,
@@ -212,12 +212,13 @@ impl Sender {
         let shared = &self.shared;
         let counter = match delivery {
             Delivery::Sent => &shared.sent,
+            Delivery::Withheld => &shared.held_back,
             Delivery::Failed | Delivery::Late | Delivery::Refused => &shared.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         let now = shared.now();
         match delivery {
-            Delivery::Sent | Delivery::Failed => {
+            Delivery::Sent | Delivery::Withheld | Delivery::Failed => {
                 let next = self.behind.get_mut(tenant).and_then(VecDeque::pop_front);
                 if let Some((note, counted)) = next {
                     return self.send(note, counted);
@@ -252,6 +253,7 @@ async fn deliver(note: &Note, counted: Counted, now: Timestamp) -> Delivery {
         Ok(Ok(reply)) if reply.is_success() => Delivery::Sent,
         Ok(Ok(reply)) if reply.status == 429 => Delivery::Late,
         Ok(Ok(reply)) if is_not_accepted(&reply.refusal()) => Delivery::Refused,
+        Ok(Err(CallError::Withheld(_))) => Delivery::Withheld,
         Ok(_) => Delivery::Failed,
         Err(_) => Delivery::Late,
     }
@@ -259,6 +261,8 @@ async fn deliver(note: &Note, counted: Counted, now: Timestamp) -> Delivery {
 
 enum Delivery {
     Sent,
+    /// Nobody wants it any more, or this process may no longer write.
+    Withheld,
     /// Refused or dropped, without consequence for other events.
     Failed,
     /// No response in time, or a request to come later.

@@ -26,11 +26,19 @@ struct Eyes(Arc<Mutex<Sight>>);
 struct Sight {
     published: HashMap<String, Arc<Value>>,
     definition: Option<CrdPrint>,
+    /// The name of a published resource, and how often it is seen before it is deselected.
+    deselected: Option<(String, usize)>,
 }
 
 impl ConditionSource for Eyes {
     fn published(&self, name: &str) -> Option<Arc<Value>> {
-        self.0.lock().published.get(name).cloned()
+        let mut sight = self.0.lock();
+        if let Some((deselected, looks)) = &mut sight.deselected
+            && deselected == name
+        {
+            *looks = looks.checked_sub(1)?;
+        }
+        sight.published.get(name).cloned()
     }
 
     fn definition(&self) -> Option<CrdPrint> {
@@ -58,7 +66,7 @@ impl Running {
             scene.publish(name, of_crontabs("example.com")).await;
         }
         let service = scene.ground.service.clone();
-        let conditions = Arc::new(Conditions::new(service, Box::new(watches.clone()), quiet));
+        let conditions = Arc::new(Conditions::new(service, Arc::new(watches.clone()), quiet));
         let stop = CancellationToken::new();
         let task = tokio::spawn({
             let (conditions, stop) = (Arc::clone(&conditions), stop.clone());
@@ -287,5 +295,25 @@ async fn what_is_gone_or_has_come_again_under_its_name_is_not_written() {
     running.conditions.forget(&uid);
     running.all_is_done(5).await;
     assert_eq!(running.patches().len(), 1, "that of the last one");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn what_is_deselected_while_its_condition_waits_for_its_turn_gets_none() {
+    let running = Running::start(Dialect::Ours, QUICK).await;
+    let uid = running.watches.published("tabs").unwrap()["metadata"]["uid"].clone();
+    // It is seen when it is reported and when the patch is worked out, but not when the patch is about to be sent.
+    running.watches.0.lock().deselected = Some(("tabs".to_owned(), 2));
+    running
+        .conditions
+        .report(uid.as_str().unwrap(), "tabs", &with(1));
+    let looks = || running.watches.0.lock().deselected.clone().unwrap().1;
+    while looks() > 0 {
+        sleep_until(Instant::now() + Duration::from_millis(1)).await;
+    }
+    running.all_is_done(2).await;
+    assert_eq!(running.patches(), ["patch publishedresources/status 200"]);
+    let tabs = running.scene.published("tabs").await;
+    assert_eq!(tabs["status"]["conditions"], Value::Null);
     running.end().await;
 }

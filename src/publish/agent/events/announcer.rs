@@ -6,6 +6,7 @@ use super::{ConsumerEvent, Reason, consumer_event};
 use crate::publish::agent::workspaces::Workspaces;
 use crate::publish::pause::PauseProblem;
 use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::connection::Guard;
 use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
 use hawser_sync::{Key, Report, Seen, Store};
 
@@ -21,23 +22,24 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Announces the result of a pass over this object, if it is worth an event.
-    pub fn announce(&self, own: Key, report: &Report) {
+    /// Announces the result of a pass over this object, if it is worth an event. The guard is asked again right before
+    /// the event is sent.
+    pub fn announce(&self, own: Key, report: &Report, guard: &Arc<Guard<'static>>) {
         if let Some(event) = consumer_event(report, &own) {
-            self.tell(own, event);
+            self.tell(own, event, guard);
         }
     }
 
     /// Reports why annotations of this object are no pause.
-    pub fn warn_of_pause(&self, own: Key, problem: &PauseProblem) {
+    pub fn warn_of_pause(&self, own: Key, problem: &PauseProblem, guard: &Arc<Guard<'static>>) {
         let event = ConsumerEvent {
             reason: Reason::PauseIgnored,
             message: format!("The pause is ignored: {problem}."),
         };
-        self.tell(own, event);
+        self.tell(own, event, guard);
     }
 
-    fn tell(&self, own: Key, event: ConsumerEvent) {
+    fn tell(&self, own: Key, event: ConsumerEvent, guard: &Arc<Guard<'static>>) {
         // A workspace that no longer takes part gets no events.
         let Some(connection) = self.workspaces.connection(&own.cluster) else {
             return;
@@ -47,7 +49,7 @@ impl Announcer {
             Seen::Absent | Seen::Unknown => None,
         };
         self.recorder.record(Note {
-            connection,
+            connection: connection.guarded_by(Arc::clone(guard)),
             tenant: Arc::clone(&own.cluster),
             about: InvolvedObject { key: own, uid },
             text: EventText {

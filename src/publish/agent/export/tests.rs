@@ -33,6 +33,11 @@ struct Running {
 
 impl Running {
     fn start(scene: &Scene, pace: Pace) -> Self {
+        Self::start_while(scene, pace, Arc::new(|_: &Member| Ok(())))
+    }
+
+    /// Writes for members that are wanted.
+    fn start_while(scene: &Scene, pace: Pace, wanted: Wanted<Member>) -> Self {
         let (members, members_in) = watch::channel(None);
         let (seen, seen_in) = watch::channel(WatchedExport::Unknown);
         let (standing_out, standing) = watch::channel(ExportStatus::default());
@@ -43,6 +48,7 @@ impl Running {
             export: "things".into(),
             agent: "agent".into(),
             pace,
+            wanted,
             count: Box::new(move |selected| {
                 count.send_replace(selected);
             }),
@@ -94,6 +100,7 @@ fn needs(more: Value) -> Arc<Needs> {
 fn member(name: &str, schema: Option<&str>, progress: Progress) -> Member {
     Member {
         name: name.to_owned(),
+        uid: name.into(),
         schema: schema.map(str::to_owned),
         progress,
         needs: needs(json!({})),
@@ -544,5 +551,32 @@ async fn a_server_that_knows_no_export_for_a_moment_is_asked_again_whatever_the_
     running.seen.send_replace(WatchedExport::Present(seen));
     running.select(&[settled("v1.as.a.org")]);
     running.lists(&["v1.as.a.org"]).await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn what_is_deselected_while_the_export_is_read_does_not_get_into_it() {
+    let scene = scene().await;
+    let (switch, deselected) = watch::channel("");
+    let wanted = move |member: &Member| {
+        let is_on = member.name != *deselected.borrow();
+        is_on.then_some(()).ok_or_else(|| "deselected".to_owned())
+    };
+    let slow = Action::Latency(Duration::from_secs(1));
+    let faults = scene.ground.playground.faults();
+    faults.add(fault("get", "apiexports", slow).once());
+    let mut running = Running::start_while(&scene, PATIENT, Arc::new(wanted));
+    let [stays, goes] = ["v1.as.a.org", "v1.bs.a.org"];
+    running.select(&[settled(stays), settled(goes)]);
+    while faults.struck() != [1] {
+        tokio::task::yield_now().await;
+    }
+    switch.send_replace(goes);
+    let failed = |status: &ExportStatus| matches!(status.state, ExportState::Failed(_));
+    running.stands(failed).await;
+    running.select(&[settled(stays)]);
+    running.lists(&[stays]).await;
+    let written = export(&scene).await;
+    assert_eq!(written["spec"]["latestResourceSchemas"], json!([stays]));
     running.end().await;
 }

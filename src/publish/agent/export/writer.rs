@@ -13,7 +13,7 @@ use super::{ExportState, ExportStatus, Exporter, Member, WatchedExport};
 use crate::publish::agent::notices::{self, Notice};
 use crate::publish::claims::{self, ClaimProblem, Needs};
 use crate::publish::export::{ExportedResource, Merge, merge};
-use hawser_runtime::cluster::connection::{Call, CallError, Refusal, RequestError};
+use hawser_runtime::cluster::connection::{Call, CallError, Guard, Refusal, RequestError};
 
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 /// The source of events on the export, as in api-syncagent.
@@ -155,7 +155,8 @@ impl<'e> Writer<'e> {
                 return Ok((Outcome::Undone(pause), standing(&export, &merged)));
             }
             let call = Call::put(self.path(), object);
-            match self.exporter.workspace.ask(call).await {
+            let still = self.still_wanted(members);
+            match self.exporter.workspace.guarded_by(still).ask(call).await {
                 Ok(answer) => {
                     let answer = Arc::new(answer);
                     self.held = Some(Arc::clone(&answer));
@@ -182,6 +183,14 @@ impl<'e> Writer<'e> {
             "the APIExport {} changes faster than it can be written",
             self.exporter.export
         )))
+    }
+
+    /// Refuses a write once a published resource is not wanted whose schema is in it.
+    fn still_wanted(&self, members: &[Member]) -> Arc<Guard<'static>> {
+        let wanted = Arc::clone(&self.exporter.wanted);
+        let members = members.iter().filter(|member| member.schema.is_some());
+        let members: Vec<Member> = members.cloned().collect();
+        Arc::new(move || members.iter().try_for_each(|member| wanted(member)))
     }
 
     fn path(&self) -> String {

@@ -111,6 +111,14 @@ impl SchemaError {
         }
     }
 
+    /// Whether a guard refused to send the request.
+    pub fn is_withheld(&self) -> bool {
+        let Self::Call { source, .. } = self else {
+            return false;
+        };
+        matches!(**source, RequestError::Call(CallError::Withheld(_)))
+    }
+
     /// The reason of the condition.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -1,4 +1,7 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::*;
 use crate::publish::agent::ground::{CRDS, Dialect, SCHEMAS, Scene, crontabs, of_crontabs, until};
@@ -8,10 +11,22 @@ use kcp_playground::server::{Action, Fault, When};
 const NAME: &str = "v0595d221.crontabs.example.com";
 
 fn schemas(scene: &Scene) -> Schemas {
+    schemas_while(scene, Arc::new(|_: &Manifest| Ok(())))
+}
+
+/// Schemas of manifests that are wanted.
+fn schemas_while(scene: &Scene, wanted: Wanted<Manifest>) -> Schemas {
     let service = scene.ground.service.clone();
     let discovery = Arc::new(Discovery::new(service.clone()));
     let workspace = scene.workspace.clone();
-    Schemas::new(service, workspace, discovery, "agent", SchemaMode::Writes)
+    Schemas::new(
+        service,
+        workspace,
+        discovery,
+        "agent",
+        SchemaMode::Writes,
+        wanted,
+    )
 }
 
 async fn scene() -> (Scene, Schemas, Manifest) {
@@ -560,4 +575,44 @@ async fn a_definition_that_is_gone_is_not_replaced_by_models_after_a_failure_eit
     let error = schemas.settle(&manifest, gone).await.unwrap_err();
     assert!(matches!(error, SchemaError::DefinitionGone(_)), "{error}");
     assert_eq!(settle(&schemas, &manifest).await.unwrap().schema, NAME);
+}
+
+/// Settles a manifest that is not wanted any more once this request is under way; the requests after it.
+async fn settled_until(verb: &str, resource: &str) -> (Result<Settled, SchemaError>, Vec<String>) {
+    let (mut scene, _, manifest) = scene().await;
+    let (switch, is_on) = watch::channel(true);
+    let wanted = move |_: &Manifest| {
+        let is_on = *is_on.borrow();
+        is_on.then_some(()).ok_or_else(|| "deselected".to_owned())
+    };
+    let schemas = schemas_while(&scene, Arc::new(wanted));
+    let slow = Action::Latency(Duration::from_secs(1));
+    scene.mark();
+    let faults = scene.ground.playground.faults();
+    faults.add(fault(verb, resource, slow).once());
+    let off = async {
+        while faults.struck() != [1] {
+            tokio::task::yield_now().await;
+        }
+        switch.send_replace(false);
+    };
+    let (settled, ()) = tokio::join!(settle(&schemas, &manifest), off);
+    let mut requests = scene.requests();
+    let before = format!("{verb} {resource} ");
+    let at = requests.iter().position(|line| line.starts_with(&before));
+    (settled, requests.split_off(at.unwrap() + 1))
+}
+
+#[tokio::test]
+async fn what_is_deselected_while_its_schema_is_looked_for_gets_none() {
+    let (settled, after) = settled_until("get", "apiresourceschemas").await;
+    assert!(settled.unwrap_err().is_withheld());
+    assert_eq!(after, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_is_deselected_while_its_schema_is_created_gets_no_status() {
+    let (settled, after) = settled_until("create", "apiresourceschemas").await;
+    assert!(settled.unwrap_err().is_withheld());
+    assert_eq!(after, Vec::<String>::new());
 }

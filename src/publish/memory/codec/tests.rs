@@ -135,6 +135,7 @@ fn a_copy_that_was_out_of_sight_is_remembered_with_the_next_one() {
             copy: CopyRecord::Intended {
                 key: key.clone(),
                 lost,
+                taken: false,
             },
             ..made(&key, "x")
         };
@@ -148,6 +149,25 @@ fn a_copy_that_was_out_of_sight_is_remembered_with_the_next_one() {
             how == CopyOrigin::Created
         );
     }
+}
+
+#[test]
+fn a_place_that_was_taken_before_the_copy_was_made_is_remembered() {
+    let links = [primary()];
+    let key = at("kcp.example.com", "CronTab");
+    let entry = Entry {
+        copy: CopyRecord::Intended {
+            key: key.clone(),
+            lost: None,
+            taken: true,
+        },
+        ..made(&key, "x")
+    };
+    let secret = codec()
+        .write(None, &links, &changes([("primary", entry.clone())]))
+        .unwrap();
+    let memory = codec().read(&secret, &links);
+    assert_eq!(memory.entries[&LinkId::new("primary")], entry);
 }
 
 #[test]

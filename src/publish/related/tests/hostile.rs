@@ -882,6 +882,67 @@ fn no_original_is_the_copy_of_its_own_copy() {
     }
 }
 
+/// The entries of a circle: `a` in the workspace, `x` on the service cluster, `b` in the workspace, `y` on the service
+/// cluster, and `a` again. Each is resolved for objects that name it.
+fn circle() -> Value {
+    let link = |number: usize, origin: &str, [kcp, service]: [&str; 2]| {
+        let text = format!(
+            "{{{{ if has \"{number}\" .Object.spec.links }}}}\
+             {{{{ if eq .Side \"kcp\" }}}}{kcp}{{{{ else }}}}{service}{{{{ end }}}}{{{{ end }}}}"
+        );
+        let object = json!({"template": {"template": text}});
+        entry(&format!("link{number}"), origin, object)
+    };
+    json!([
+        link(0, "kcp", ["a", "x"]),
+        link(1, "service", ["b", "x"]),
+        link(2, "kcp", ["b", "y"]),
+        link(3, "service", ["a", "y"]),
+    ])
+}
+
+#[test]
+fn a_circle_of_copies_over_four_secrets_comes_to_rest() {
+    let together = [json!(["0", "1", "2", "3"])];
+    let apart = ["0", "1", "2", "3"].map(|link| json!([link]));
+    let reversed = ["3", "2", "1", "0"].map(|link| json!([link]));
+    for specs in [&together[..], &apart, &reversed] {
+        for restart in [false, true] {
+            let mut stage = Stage::new(circle());
+            let [a, b] = ["a", "b"].map(|name| stage.secret("kcp", C, "default", name));
+            let [x, y] = ["x", "y"].map(|name| stage.secret("service", "", C, name));
+            let names: Vec<_> = (0..specs.len())
+                .map(|number| format!("o{number}"))
+                .collect();
+            stage.put(&a, "1");
+            for (name, links) in names.iter().zip(specs) {
+                stage.create(C, name, json!({"links": links}));
+            }
+            let settle = |stage: &Stage| {
+                for name in names.iter().cycle().take(12 * names.len()) {
+                    stage.pass(C, name);
+                }
+                let at_rest = names.iter().flat_map(|name| stage.rest(C, name));
+                at_rest.collect::<Vec<_>>()
+            };
+            settle(&stage);
+            if restart {
+                let names: Vec<_> = names.iter().map(String::as_str).collect();
+                stage.restarted(json!({"related": circle()}));
+                stage.claim_recorded(C, &names);
+            }
+            // Of the four, the one that was there first is the original.
+            stage.hands.patch(&a, json!({"data": {"k": "2"}}));
+            let codes = settle(&stage);
+            for key in [&a, &x, &b, &y] {
+                assert_eq!(stage.value(key).as_deref(), Some("2"), "{key} {specs:?}");
+            }
+            let refused = codes.iter().filter(|code| **code == Code::AdoptionRefused);
+            assert_eq!(refused.count(), 1, "{codes:?}");
+        }
+    }
+}
+
 #[test]
 fn where_copies_are_put_into_default_it_is_open_to_what_belongs_to_them() {
     for naming in ["{{ .Object.metadata.namespace }}", "default"] {

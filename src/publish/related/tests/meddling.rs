@@ -187,8 +187,6 @@ fn play(stage: &mut Stage, theirs: &mut Theirs, turn: &Turn) {
         Turn::Pass(w) => happen(stage, &Event::Pass(*w)),
         Turn::Killed(w, nth, after) => happen(stage, &Event::Killed(*w, *nth, *after)),
         Turn::Restart => happen(stage, &Event::Restart(true)),
-        // What others make between the look and the create is told from ours by nothing.
-        Turn::Amid(_, _, Hand::Twin(_)) => {}
         Turn::Amid(w, nth, hand) => {
             let stage: &Stage = stage;
             let front = Front {
@@ -202,6 +200,77 @@ fn play(stage: &mut Stage, theirs: &mut Theirs, turn: &Turn) {
                 theirs: parking_lot::Mutex::new(theirs),
             };
             futures::executor::block_on(run(&front, None, &stage.hands, &amid));
+        }
+    }
+}
+
+/// The servers, where somebody makes an object right before the agent makes its own in that place.
+struct JustBefore<'a> {
+    stage: &'a Stage,
+    key: &'a Key,
+    value: Option<&'a str>,
+}
+
+impl Cluster for JustBefore<'_> {
+    async fn send(&self, request: &Request) -> Answer {
+        let hands = &self.stage.hands;
+        if let Request::Create { key, .. } = request
+            && key == self.key
+            && hands.object(key).is_none()
+        {
+            match self.value {
+                Some(value) => self.stage.put(key, value),
+                None => hands.put(
+                    key,
+                    &Object::empty(&key.kind, key.namespace.as_deref(), &key.name),
+                ),
+            }
+        }
+        hands.send(request).await
+    }
+}
+
+#[test]
+fn what_somebody_makes_right_before_the_agent_does_is_theirs_though_it_is_the_same() {
+    for value in [None, Some("1")] {
+        for restart in [false, true] {
+            let mut stage = Stage::of(spec(true));
+            let Keys { up, up_copy, .. } = keys(&stage, 0);
+            match value {
+                Some(value) => stage.put(&up, value),
+                None => stage.hands.put(
+                    &up,
+                    &Object::empty(&up.kind, up.namespace.as_deref(), &up.name),
+                ),
+            }
+            let name = OBJECTS[0];
+            stage.create(C, name, json!({"up": SECRETS[0]}));
+            let front = Front {
+                stage: &stage,
+                rules: stage.rules(C, name),
+            };
+            let cluster = JustBefore {
+                stage: &stage,
+                key: &up_copy,
+                value,
+            };
+            for _ in 0..3 {
+                futures::executor::block_on(run(&front, None, &stage.hands, &cluster));
+            }
+            let theirs = uid(&stage, &up_copy).unwrap();
+            if restart {
+                stage.restarted(spec(true));
+            }
+            let code = match value {
+                Some(_) => Code::InStep,
+                None => Code::AdoptionRefused,
+            };
+            assert_eq!(stage.rest(C, name), [code], "{value:?}");
+            stage.hands.delete(&stage.anchor(C, name));
+            stage.rest(C, name);
+            assert!(stage.hands.object(&stage.anchor(C, name)).is_none());
+            assert_eq!(uid(&stage, &up_copy), Some(theirs), "{value:?}");
+            assert_eq!(stage.hands.object(&up).unwrap().finalizers().count(), 0);
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::{Value, json};
-use testbed::{eventually, unique};
+use testbed::process::{Reason, Signal};
+use testbed::{Launch, eventually, unique};
 
 use super::super::SOON;
 use super::super::pause::{annotations, await_told, size_of_copy, soon};
@@ -26,6 +27,7 @@ on_the_playground!(
     an_entry_that_is_removed_is_cleaned_up_for_what_left_the_filter_too,
     originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they_show_again,
     what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word,
+    a_workspace_that_binds_again_while_orphans_are_removed_keeps_its_own,
     an_adopted_object_that_is_to_be_released_is_no_orphan,
 );
 
@@ -520,6 +522,62 @@ fn confirmation(list: &str, workspaces: &str) -> Result<String> {
     let before = list.lines().find_map(|line| line.split_once(&*end));
     let (number, _) = before.with_context(|| list.to_owned())?;
     Ok(format!("--confirm={number}"))
+}
+
+async fn a_workspace_that_binds_again_while_orphans_are_removed_keeps_its_own(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    // Without any binding the slice has no endpoint.
+    world.team("stays").await?;
+    let mut teams = [stage.team.clone(), world.team("other").await?];
+    for team in &teams {
+        team.make(&stage.kind, "lamp", json!({"size": 1})).await;
+        world.await_copy(&stage.kind, team.of("lamp")).await;
+    }
+    for team in &teams {
+        world.unbind(team).await?;
+        await_unbound(team).await;
+    }
+    // An agent would take back what a workspace that binds again has no object for.
+    stage.agent.stop(SOON).await?;
+    let (_, said) = orphans(world, &["list"]).await?;
+    let confirm = confirmation(&said, "2 workspaces")?;
+    // They are removed in the order of their clusters.
+    teams.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+    let first = Matcher {
+        verb: Some("delete".to_owned()),
+        namespace: Some(teams[0].cluster.clone()),
+        ..Matcher::default()
+    };
+    // Longer than an answer about the bindings holds.
+    let slow = Action::Latency(Duration::from_secs(5));
+    let faults = world.playground.faults();
+    faults.add(Fault::new(first, slow).once());
+    let removal = Launch::new("orphans remove", env!("CARGO_BIN_EXE_hawser"))
+        .args(["orphans", "remove", &confirm])
+        .args(world.place()?)
+        .log(world.directory.path().join("orphans.log"))
+        .spawn()?;
+    eventually(SOON, "the first one is being removed", async || {
+        let struck: u64 = faults.struck().iter().sum();
+        ensure!(struck > 0, "not yet");
+        Ok(())
+    })
+    .await;
+    removal.signal(Signal::Stop)?;
+    world.bind(&teams[1]).await?;
+    removal.signal(Signal::Continue)?;
+    let exit = removal.wait(SOON).await?;
+    ensure!(exit.reason == Reason::Code(1), "{:?}", exit.reason);
+    let said = removal.log();
+    ensure!(said.contains("orphans were not removed"), "{said}");
+    let mut left = Vec::new();
+    for team in &teams {
+        left.push(world.copy(&stage.kind, team.of("lamp")).await?.is_some());
+    }
+    ensure!(left == [false, true], "{left:?}");
+    Ok(())
 }
 
 async fn an_adopted_object_that_is_to_be_released_is_no_orphan(world: &World) -> Result<()> {

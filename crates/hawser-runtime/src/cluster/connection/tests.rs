@@ -356,7 +356,8 @@ async fn what_may_be_sent_is_asked_when_the_turn_has_come() {
     let get = || Call::get("/api/v1/namespaces/default");
     let slow = service.call(get());
     let (write, lease) = (create(), create().class(CallClass::Lease));
-    let (read, stopped) = (get(), get());
+    let (read, stopped, deselected) = (get(), get(), create());
+    let guarded = service.guarded_by(Arc::new(|| Err("no longer selected".to_owned())));
     let closing = async {
         let begun = || faults.struck() == [1];
         while !begun() {
@@ -367,18 +368,20 @@ async fn what_may_be_sent_is_asked_when_the_turn_has_come() {
             tokio::join!(
                 service.call(write),
                 service.call(read),
-                service.call_if(&no, stopped)
+                service.call_if(&no, stopped),
+                guarded.call(deselected)
             )
         };
         let close = async { open.store(false, Ordering::Relaxed) };
         tokio::join!(late, close).0
     };
-    let (first, (write, read, stopped)) = tokio::join!(slow, closing);
+    let (first, (write, read, stopped, deselected)) = tokio::join!(slow, closing);
     assert_eq!(first.unwrap().status, 200);
     let withheld = |why: &str| Err(CallError::Withheld(why.to_owned()));
     assert_eq!(write, withheld("another one leads"));
     assert_eq!(read.unwrap().status, 200);
     assert_eq!(stopped, withheld("no longer published"));
+    assert_eq!(deselected, withheld("no longer selected"));
     assert_eq!(ground.playground.requests().since(mark).len(), 2);
     assert_eq!(service.call(lease).await.unwrap().status, 201);
 }

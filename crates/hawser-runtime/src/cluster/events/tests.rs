@@ -144,6 +144,22 @@ async fn any_other_failure_drops_the_event_and_no_more() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_no_longer_wanted_is_dropped_and_the_next_is_sent() {
+    let mut office = Office::open().await;
+    let mut unwanted = office.note("a", "unwanted");
+    let no = || Err("no longer published".to_owned());
+    unwanted.connection = unwanted.connection.guarded_by(Arc::new(no));
+    office.send(unwanted).await;
+    office.send(office.note("a", "thing")).await;
+    let counts = Counts {
+        sent: 1,
+        held_back: 1,
+        ..Counts::default()
+    };
+    assert_eq!(office.recorder.counts(), counts);
+}
+
+#[tokio::test]
 async fn a_full_line_drops_and_never_waits() {
     let office = Office::open().await;
     for number in 0..LINE + 10 {

@@ -1,5 +1,7 @@
 //! Announcements over the playground, for a workspace that takes part and one that does not.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -7,7 +9,7 @@ use super::*;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Change, Coverage, Table};
 use hawser_runtime::cluster::connection::Call;
-use hawser_runtime::cluster::events::line;
+use hawser_runtime::cluster::events::{Sender, line};
 use hawser_runtime::cluster::feed::{EventHandler, Pace};
 use hawser_runtime::cluster::ground::Ground;
 use hawser_runtime::controller::WatchRegistry;
@@ -43,9 +45,9 @@ async fn events(ground: &Ground) -> Vec<Value> {
     ours.cloned().collect()
 }
 
-#[tokio::test]
-async fn what_came_of_a_pass_is_announced_where_its_object_is() {
-    let ground = Ground::start().await;
+/// An announcer of things in the workspace `root`, what sends its events, the key of a thing in a workspace, and the
+/// table of things.
+fn office(ground: &Ground) -> (Announcer, Sender, impl Fn(&str) -> Key + use<>, Arc<Table>) {
     let (sides, cache) = (Sides::default(), Cache::new());
     let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(IgnoreEvents));
     let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
@@ -59,8 +61,8 @@ async fn what_came_of_a_pass_is_announced_where_its_object_is() {
     cache.route(&sides.kcp, "root", &source);
 
     let kind = Arc::new(Gvk::new("a.b", "v1", "Thing"));
-    let _table = cache.add(&sides.kcp, &kind, &source, Coverage::default());
-    let key = |cluster| Scope::new(&sides.kcp, &kind, cluster).key(None, "thing");
+    let table = cache.add(&sides.kcp, &kind, &source, Coverage::default());
+    let key = move |cluster: &str| Scope::new(&sides.kcp, &kind, cluster).key(None, "thing");
     let thing = json!({
         "apiVersion": "a.b/v1", "kind": "Thing",
         "metadata": { "name": "thing", "uid": "uid-1", "resourceVersion": "7" },
@@ -75,9 +77,17 @@ async fn what_came_of_a_pass_is_announced_where_its_object_is() {
         workspaces: Arc::new(workspaces),
         cache,
     };
-    announcer.announce(key("root"), &report(Effect::Placed));
-    announcer.announce(key("root"), &report(Effect::Looked));
-    announcer.announce(key("elsewhere"), &report(Effect::Placed));
+    (announcer, sender, key, table)
+}
+
+#[tokio::test]
+async fn what_came_of_a_pass_is_announced_where_its_object_is() {
+    let ground = Ground::start().await;
+    let (announcer, sender, key, _table) = office(&ground);
+    let guard: Arc<Guard<'static>> = Arc::new(|| Ok(()));
+    announcer.announce(key("root"), &report(Effect::Placed), &guard);
+    announcer.announce(key("root"), &report(Effect::Looked), &guard);
+    announcer.announce(key("elsewhere"), &report(Effect::Placed), &guard);
     drop(announcer);
     sender.run().await;
 
@@ -85,4 +95,23 @@ async fn what_came_of_a_pass_is_announced_where_its_object_is() {
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0]["reason"], "ObjectPlaced");
     assert_eq!(events[0]["involvedObject"]["uid"], "uid-1");
+}
+
+#[tokio::test]
+async fn what_waits_to_be_announced_is_dropped_once_it_is_no_longer_published() {
+    let ground = Ground::start().await;
+    let (announcer, sender, key, _table) = office(&ground);
+    let is_on = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&is_on);
+    let guard: Arc<Guard<'static>> = Arc::new(move || {
+        let is_on = asked.load(Ordering::Relaxed);
+        is_on
+            .then_some(())
+            .ok_or_else(|| "no longer published".to_owned())
+    });
+    announcer.announce(key("root"), &report(Effect::Placed), &guard);
+    is_on.store(false, Ordering::Relaxed);
+    drop(announcer);
+    sender.run().await;
+    assert_eq!(events(&ground).await, Vec::<Value>::new());
 }
