@@ -12,9 +12,10 @@ use kcp_playground::Playground;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Process, SOON, ServiceCluster, Shared, Use, eventually};
+use testbed::{Launch, Process, SOON, ServiceCluster, Shared, eventually};
 
 use super::place::Place;
+use crate::canary::{LoggedUse, Logging, assert_logs_untold, planted};
 
 pub(super) const SYSTEM: &str = "kube-federation-system";
 pub(super) const MEMBER_NAMES: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
@@ -90,7 +91,13 @@ impl Way {
         Ok(Self(Connection::new(config, limits)?))
     }
 
+    /// Makes an object, with a word that is looked for where it does not belong.
     pub(crate) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
+        self.create_bare(all, &planted(all, object)).await
+    }
+
+    /// Makes an object as it is.
+    pub(crate) async fn create_bare(&self, all: &str, object: &Value) -> Result<Value> {
         let created = self.0.ask(Call::post(all, object)).await;
         created.with_context(|| format!("creating {object} in {all}"))
     }
@@ -138,7 +145,7 @@ impl Way {
     }
 
     /// Adds a CustomResourceDefinition, and waits until it is served.
-    pub(super) async fn define(&self, crd: &Value) -> Result<()> {
+    pub(crate) async fn define(&self, crd: &Value) -> Result<()> {
         const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         self.create(ALL, crd).await?;
         let name = crd["metadata"]["name"].as_str().context("a name")?;
@@ -214,9 +221,9 @@ impl Way {
 
 impl World {
     /// The world that tests share which disturb nobody: three members, and all types that they need.
-    pub(super) async fn shared() -> Result<Use<Self>> {
+    pub(super) async fn shared() -> Result<LoggedUse<Self>> {
         static SHARED: Shared<World> = Shared::new();
-        SHARED.get(Self::start_shared).await
+        SHARED.get(Self::start_shared).await.map(LoggedUse::new)
     }
 
     async fn start_shared() -> Result<Self> {
@@ -477,14 +484,18 @@ impl World {
 
     /// What the control plane says of itself.
     pub(super) async fn metrics(&self) -> Result<String> {
+        self.page("--metrics-addr", "/metrics").await
+    }
+
+    /// A page of the control plane, at the address of a flag.
+    pub(super) async fn page(&self, flag: &str, path: &str) -> Result<String> {
         let process = self.control_plane.as_ref().context("it was not started")?;
-        let log = process
-            .await_log(SOON, "serving pages of --metrics-addr")
-            .await?;
+        let serving = format!("serving pages of {flag}");
+        let log = process.await_log(SOON, &serving).await?;
         let (_, port) = log.rsplit_once("127.0.0.1:").context("an address")?;
         let port: String = port.chars().take_while(char::is_ascii_digit).collect();
         let pages = kube::Config::new(format!("http://127.0.0.1:{port}").parse()?);
-        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let request = http::Request::get(path).body(Vec::new())?;
         Ok(kube::Client::try_from(pages)?.request_text(request).await?)
     }
 
@@ -520,6 +531,20 @@ impl World {
             self.member(member).await?.until_there(&path).await;
         }
         Ok(())
+    }
+}
+
+impl Logging for World {
+    fn logs(&self) -> &Path {
+        self.logs.path()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_logs_untold(self.logs());
+        }
     }
 }
 
