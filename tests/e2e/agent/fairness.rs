@@ -278,7 +278,7 @@ async fn what_is_not_wanted_any_more_ends_whatever_its_schema_waits_for(
 }
 
 /// An agent that the request log tells from others by its user.
-fn by_another_user(world: &World) -> Result<Launch> {
+pub(super) fn by_another_user(world: &World) -> Result<Launch> {
     let write = |name: &str, url: &str| -> Result<PathBuf> {
         let kubeconfig = world
             .playground
