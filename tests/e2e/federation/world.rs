@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hawser_federation::types::federated::{TargetSchema, definition};
 use hawser_federation::types::type_config::ApiResource;
-use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits, RequestError};
 use kcp_playground::Playground;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
@@ -71,6 +71,19 @@ pub(super) fn on(members: &[&str]) -> Value {
     json!({"clusters": names})
 }
 
+/// Whether a server does not serve a path, or prepares to store its kind.
+fn is_unserved(error: &RequestError) -> bool {
+    let RequestError::Refused(refusal) = error else {
+        return false;
+    };
+    match refusal.code {
+        // Objects that are not there have a name.
+        404 => refusal.name.is_empty(),
+        429 => refusal.message.contains("storage is (re)initializing"),
+        _ => false,
+    }
+}
+
 // === impl Way ===
 
 impl Way {
@@ -96,10 +109,19 @@ impl Way {
         self.create_bare(all, &planted(all, object)).await
     }
 
-    /// Makes an object as it is.
+    /// Makes an object as it is. A real server serves a kind a moment after it was defined: that is waited for.
     pub(crate) async fn create_bare(&self, all: &str, object: &Value) -> Result<Value> {
-        let created = self.0.ask(Call::post(all, object)).await;
+        let mut created = self.0.ask(Call::post(all, object)).await;
+        if created.as_ref().is_err_and(is_unserved) {
+            self.until_served(all).await;
+            created = self.0.ask(Call::post(all, object)).await;
+        }
         created.with_context(|| format!("creating {object} in {all}"))
+    }
+
+    /// Waits until a collection is served: the definition of its kind was created or enabled a moment ago.
+    pub(crate) async fn until_served(&self, all: &str) {
+        self.until_there(&format!("{all}?limit=1")).await;
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>> {
@@ -161,7 +183,7 @@ impl Way {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
         let version = text(&spec["versions"][0]["name"]);
-        self.until_there(&format!("/apis/{group}/{version}/{plural}?limit=1"))
+        self.until_served(&format!("/apis/{group}/{version}/{plural}"))
             .await;
         Ok(())
     }
