@@ -19,6 +19,7 @@ use hawser_federation::status::{self, Collection, Copy, CopyStatus, PassResult};
 use hawser_federation::types::{DELETE_OPTIONS, MANAGED, SYNC_FINALIZER};
 use hawser_federation::versions::{self, Versions};
 use hawser_runtime::cluster::queue::Outcome;
+use hawser_runtime::cluster::troubles::without_quotes;
 use hawser_runtime::cluster::wire::{Endpoint, Router};
 use hawser_sync::{Answer, Failure, Request, Scope, Seen, Store as _, WriteConflict};
 use kube_lang::object::Object;
@@ -297,10 +298,8 @@ impl<'a> FederatedPass<'a> {
         let options = match delete_options(federated) {
             Ok(options) => options,
             Err(problem) => {
-                self.record(
-                    federated,
-                    &Event::InvalidDeleteOptions(&problem.to_string()),
-                );
+                let problem = without_quotes(&problem.to_string());
+                self.record(federated, &Event::InvalidDeleteOptions(&problem));
                 return Outcome::Failed(None);
             }
         };

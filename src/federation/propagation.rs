@@ -362,7 +362,7 @@ impl Propagation {
             events,
             watches,
             members,
-            client: GuardedClient::new(cache),
+            client: GuardedClient::hiding_contents(cache),
             caches: Mutex::default(),
             recorder: recorder.clone(),
             numbers: Arc::clone(numbers),

@@ -29,7 +29,7 @@ use hawser_runtime::cluster::cache::{Change, Table};
 use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, QueueState, Urgency, Work};
-use hawser_runtime::cluster::wire::collection;
+use hawser_runtime::cluster::wire::{clean_error, collection};
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
@@ -596,6 +596,7 @@ impl ScheduleCheck<'_> {
                 Outcome::Failed(None).into()
             }
             Err(error) => {
+                let error = clean_error(&error, &[changed.as_value()]);
                 warn!(namespace = changed.namespace(), name, %error, "cannot write scheduled replicas");
                 Outcome::Failed(None).into()
             }

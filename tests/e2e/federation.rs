@@ -1,5 +1,6 @@
 //! The control plane of federated types between a host and its members, as its users meet it: the built binary.
 
+mod canary;
 mod guide;
 mod installed;
 mod killed;

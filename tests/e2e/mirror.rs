@@ -15,7 +15,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
 use kube::api::{
-    Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
 use serde_json::{Value, json};
 use testbed::binaries::repository;
@@ -39,6 +39,12 @@ impl Clusters {
             let crd = "crd/missions.fleet.example.com";
             let wait = ["wait", "--for=condition=Established", crd];
             cluster.admin().kubectl(&wait).await?;
+            let all = missions(cluster.admin().client()?);
+            // It is served a moment later.
+            eventually(SOON, "missions are served", async || {
+                all.list(&ListParams::default().limit(1)).await
+            })
+            .await;
         }
         Ok(Self {
             in_cloud: cloud.user("robot-r1", &[])?,

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use testbed::{SOON, eventually};
 
+mod canary;
 mod guards;
 mod inputs;
 mod killed;

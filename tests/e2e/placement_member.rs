@@ -2,6 +2,7 @@
 //! the hub.
 
 mod answers;
+mod canary;
 mod deletions;
 mod killed;
 mod limits;

@@ -82,6 +82,18 @@ pub fn envelope_type(object: &Value) -> Option<EnvelopeType> {
     }
 }
 
+/// The place of an error in a document. What is there is not quoted: an envelope has readers, and an error others.
+fn unreadable(error: &serde_saphyr::Error) -> String {
+    match error.location() {
+        Some(at) => format!(
+            "line {}, column {}: this is no valid YAML",
+            at.line(),
+            at.column()
+        ),
+        None => "this is no valid YAML".to_owned(),
+    }
+}
+
 /// The objects in an envelope, by their keys.
 pub fn unpack(envelope: &Value, kind: EnvelopeType) -> Result<Vec<Value>, EnvelopeError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -98,7 +110,7 @@ pub fn unpack(envelope: &Value, kind: EnvelopeType) -> Result<Vec<Value>, Envelo
         };
         let object: Value = match value {
             Value::String(manifest) if kind == EnvelopeType::ConfigMap => {
-                serde_saphyr::from_str(manifest).map_err(|error| wrong(error.to_string()))?
+                serde_saphyr::from_str(manifest).map_err(|error| wrong(unreadable(&error)))?
             }
             other => other.clone(),
         };

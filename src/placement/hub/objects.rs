@@ -8,6 +8,7 @@ use hawser_placement::types::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
 use hawser_runtime::cluster::cache::Coverage;
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_runtime::cluster::troubles::without_quotes;
 use hawser_runtime::cluster::wire::{Endpoint, Router};
 use hawser_runtime::controller::WatchSpec;
 use hawser_sync::{Key, Scope, Side};
@@ -122,7 +123,7 @@ impl Router for HubRouter {
 pub fn read<T: DeserializeOwned>(object: &Object) -> Result<T, String> {
     T::deserialize(object.as_value()).map_err(|error| {
         let kind = object.kind();
-        let name = object.name();
+        let (name, error) = (object.name(), without_quotes(&error.to_string()));
         format!("{kind} {name} cannot be read: {error}")
     })
 }

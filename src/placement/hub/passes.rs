@@ -32,6 +32,7 @@ use hawser_runtime::cluster::cache::{Cache, LabelledForms, Table};
 use hawser_runtime::cluster::connection::{Call, Connection};
 use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
 use hawser_runtime::cluster::queue::{Outcome, Work};
+use hawser_runtime::cluster::troubles::without_quotes;
 use hawser_runtime::cluster::wire::{GuardedClient, collection};
 use hawser_runtime::controller::{Reconciler, SharedWatch};
 use hawser_runtime::errors::chain;
@@ -427,7 +428,10 @@ impl HubController {
             found => found.map_err(|error| HubPassError::Failed(chain(&error)))?,
         };
         let read = serde_json::from_value(found).map(Some);
-        read.map_err(|error| HubPassError::Failed(format!("{kind} {name}: {error}")))
+        read.map_err(|error| {
+            let error = without_quotes(&error.to_string());
+            HubPassError::Failed(format!("{kind} {name}: {error}"))
+        })
     }
 
     /// Sends the requests of a stage together. A failed Work concerns only its binding, and a failed copy of the status

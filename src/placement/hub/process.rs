@@ -238,7 +238,7 @@ impl Working {
         selectable.learn(catalog);
         let world = Arc::new(HubController {
             hub: hub.clone(),
-            client: GuardedClient::new(&cache),
+            client: GuardedClient::hiding_contents(&cache),
             cache,
             router: HubRouter(hub.clone()),
             events: Arc::clone(&events),

@@ -138,7 +138,7 @@ impl Applier {
         let own = own.map(|spec| watches.watch(spec)).collect();
         Arc::new(Self {
             sides: Arc::clone(sides),
-            client: GuardedClient::new(&cache),
+            client: GuardedClient::hiding_contents(&cache),
             cache,
             events,
             rules: shared.rules,

@@ -30,6 +30,7 @@ use hawser_placement::types::work::{
     WorkStatus,
 };
 use hawser_runtime::cluster::queue::Outcome;
+use hawser_runtime::cluster::troubles::without_quotes;
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -61,7 +62,10 @@ pub struct WorkPass<'a> {
 /// Parses an object into its type. An object that cannot be parsed ends the pass.
 fn typed<T: DeserializeOwned>(object: &Object) -> Result<T, WorkPassError> {
     let read = T::deserialize(object.as_value());
-    read.map_err(|error| WorkPassError(format!("reading {}: {error}", object.name())))
+    read.map_err(|error| {
+        let error = without_quotes(&error.to_string());
+        WorkPassError(format!("reading {}: {error}", object.name()))
+    })
 }
 
 /// The result of a pass.
@@ -212,7 +216,8 @@ impl<'a> WorkPass<'a> {
         let read: Work = match serde_json::from_value(work.as_value().clone()) {
             Ok(read) => read,
             Err(error) => {
-                warn!(work = &**self.name, %error, "a Work cannot be read");
+                let error = without_quotes(&error.to_string());
+                warn!(work = &**self.name, error, "a Work cannot be read");
                 return Ok(WorkProgress::Done);
             }
         };
@@ -384,8 +389,7 @@ impl<'a> WorkPass<'a> {
             ));
         }
         listed.extend(stuck.iter().cloned());
-        let read: Work = serde_json::from_value(work.as_value().clone())
-            .map_err(|error| WorkPassError(error.to_string()))?;
+        let read: Work = typed(work)?;
         let generation = read.metadata.generation;
         let mut status = report::work(manifests, reports, &read.status, generation, &now);
         report::trim(&mut status, without_status(work), generation, &now);

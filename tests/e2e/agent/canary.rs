@@ -8,8 +8,9 @@ use testbed::{Port, eventually};
 use super::plane::Kind;
 use super::process::page;
 use super::service::{self, Ground};
-use super::world::{CANARY, PUBLISHED, World};
+use super::world::{PUBLISHED, World};
 use super::{SOON, gadgets};
+use crate::canary::CANARY;
 
 on_both_grounds!(nothing_that_objects_contain_is_told_by_log_event_condition_or_metric);
 

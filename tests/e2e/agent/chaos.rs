@@ -25,7 +25,8 @@ use super::crash::{copies, crash, idle, states};
 use super::plane::{Kind, Plane, Refused};
 use super::service::Ground;
 use super::stage::Stage;
-use super::world::{self, CANARY, Counted as _, Team, World, bare};
+use super::world::{self, Counted as _, Team, World, bare};
+use crate::canary::CANARY;
 
 const TEAMS: usize = 3;
 /// The names in a workspace. Few, so that deeds meet.

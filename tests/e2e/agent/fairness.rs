@@ -350,7 +350,7 @@ async fn what_is_deselected_while_its_schema_is_looked_for_is_not_published(
 }
 
 /// An agent that the request log tells from others by its user.
-fn by_another_user(world: &World) -> Result<Launch> {
+pub(super) fn by_another_user(world: &World) -> Result<Launch> {
     let write = |name: &str, url: &str| -> Result<PathBuf> {
         let kubeconfig = world
             .playground

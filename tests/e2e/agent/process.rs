@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::SOON;
+use super::fairness::by_another_user;
 use super::plane::Kind;
 use super::world::{Counted as _, EXPORT, PUBLISHED, World, has};
 use crate::docs::check_metrics;
@@ -364,7 +365,10 @@ async fn a_standby_has_listed_everything_before_it_takes_over(world: &World) -> 
             .launch()
             .map(|launch| launch.arg("--enable-leader-election"))
     };
-    let first = elected()?.spawn()?;
+    // Requests of the standby are told by its user.
+    let first = by_another_user(world)?
+        .arg("--enable-leader-election")
+        .spawn()?;
     world.await_published(&published).await;
     let team = world.team("team").await?;
     world.await_marker(&kind, &team).await;
@@ -385,6 +389,10 @@ async fn a_standby_has_listed_everything_before_it_takes_over(world: &World) -> 
     for resource in [&*kind.plural, "apibindings", "namespaces", "secrets"] {
         ensure!(listed.iter().any(|one| one == resource), "{listed:?}");
     }
+    world.await_marker(&kind, &team).await;
+    let mut written = world.agents_requests(before);
+    written.retain(|one| one.is_write());
+    ensure!(written.is_empty(), "{written:#?}");
     let mark = world.requests().mark();
     first.stop(SOON).await?;
     world.await_marker(&kind, &team).await;

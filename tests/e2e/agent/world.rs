@@ -23,6 +23,7 @@ use super::plane::{Kind, Plane};
 use super::process::page;
 use super::service::{self, Agency, Ground};
 use super::{SOON, sha1_hex};
+use crate::canary::{ANNOTATION, CANARY, FIELD, is_told};
 
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
@@ -40,13 +41,6 @@ pub(super) const RENEWED_TOKEN: &str = "renewed-token";
 const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
                       renewed-token,agent-renewed,3,\"agents\"\n";
 
-/// A word for values of objects. No agent may tell of it, whatever the test.
-pub(super) const CANARY: &str = "canary7Yf3bird";
-/// Where it is in every object that a test makes in a workspace.
-const CANARY_ANNOTATION: &str = "example.com/canary";
-const CANARY_FIELD: &str = "canary";
-/// The word as Secrets have it.
-const ENCODED_CANARY: &str = "Y2FuYXJ5N1lmM2JpcmQ=";
 /// How often the metrics of agents are looked through.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -111,11 +105,6 @@ async fn run_with(
     assert_eq!(told, [""; 0], "an agent tells what an object contains");
 }
 
-/// Whether a text has the planted word in it.
-fn is_told(text: &str) -> bool {
-    text.contains(CANARY) || text.contains(ENCODED_CANARY)
-}
-
 /// Puts the word into what anybody makes with data: a Secret or a ConfigMap.
 pub(super) fn with_planted_data(object: &Value) -> Value {
     let mut object = object.clone();
@@ -128,7 +117,7 @@ pub(super) fn with_planted_data(object: &Value) -> Value {
         .as_object_mut()
         .filter(|data| !data.is_empty())
     {
-        data.insert(CANARY_FIELD.to_owned(), CANARY.into());
+        data.insert(FIELD.to_owned(), CANARY.into());
     }
     object
 }
@@ -140,7 +129,7 @@ pub(super) fn with_planted_status(path: &str, mut patch: Value) -> Value {
             .as_object_mut()
             .filter(|status| !status.is_empty())
     {
-        status.insert(CANARY_FIELD.to_owned(), CANARY.into());
+        status.insert(FIELD.to_owned(), CANARY.into());
     }
     patch
 }
@@ -159,9 +148,9 @@ async fn look_through(metrics: Port, found: Arc<Mutex<Vec<String>>>) {
 
 /// Puts the word into an object of a consumer.
 fn planted(mut object: Value) -> Value {
-    object["metadata"]["annotations"][CANARY_ANNOTATION] = CANARY.into();
+    object["metadata"]["annotations"][ANNOTATION] = CANARY.into();
     if let Some(spec) = object["spec"].as_object_mut() {
-        spec.insert(CANARY_FIELD.to_owned(), CANARY.into());
+        spec.insert(FIELD.to_owned(), CANARY.into());
     }
     object
 }
@@ -170,7 +159,7 @@ fn planted(mut object: Value) -> Value {
 pub(super) fn bare(document: &Value) -> Value {
     match document {
         Value::Object(map) => {
-            let planted = |key: &str| key == CANARY_ANNOTATION || key == CANARY_FIELD;
+            let planted = |key: &str| key == ANNOTATION || key == FIELD;
             let others = map.iter().filter(|(key, _)| !planted(key));
             Value::Object(
                 others

@@ -40,6 +40,7 @@ async fn a_control_plane_of_a_namespace_works_there_alone() -> Result<()> {
     ensure!(member.get(role).await?.is_none(), "it may do everything");
 
     let other = federated("default", "federatedconfigmaps");
+    host.until_served(&other).await;
     host.create(&other, &config_map("m", &everywhere())).await?;
     let own = federated(SYSTEM, "federatedconfigmaps");
     host.create(&own, &config_map("m", &everywhere())).await?;

@@ -7,14 +7,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hawser_federation::types::federated::{TargetSchema, definition};
 use hawser_federation::types::type_config::ApiResource;
-use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits, RequestError};
 use kcp_playground::Playground;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Process, SOON, ServiceCluster, Shared, Use, eventually};
+use testbed::{Launch, Process, SOON, ServiceCluster, Shared, eventually};
 
 use super::place::Place;
+use crate::canary::{LoggedUse, Logging, assert_logs_untold, planted};
 
 pub(super) const SYSTEM: &str = "kube-federation-system";
 pub(super) const MEMBER_NAMES: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
@@ -70,6 +71,19 @@ pub(super) fn on(members: &[&str]) -> Value {
     json!({"clusters": names})
 }
 
+/// Whether a server does not serve a path, or prepares to store its kind.
+fn is_unserved(error: &RequestError) -> bool {
+    let RequestError::Refused(refusal) = error else {
+        return false;
+    };
+    match refusal.code {
+        // Objects that are not there have a name.
+        404 => refusal.name.is_empty(),
+        429 => refusal.message.contains("storage is (re)initializing"),
+        _ => false,
+    }
+}
+
 // === impl Way ===
 
 impl Way {
@@ -90,9 +104,24 @@ impl Way {
         Ok(Self(Connection::new(config, limits)?))
     }
 
+    /// Makes an object, with a word that is looked for where it does not belong.
     pub(crate) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
-        let created = self.0.ask(Call::post(all, object)).await;
+        self.create_bare(all, &planted(all, object)).await
+    }
+
+    /// Makes an object as it is. A real server serves a kind a moment after it was defined: that is waited for.
+    pub(crate) async fn create_bare(&self, all: &str, object: &Value) -> Result<Value> {
+        let mut created = self.0.ask(Call::post(all, object)).await;
+        if created.as_ref().is_err_and(is_unserved) {
+            self.until_served(all).await;
+            created = self.0.ask(Call::post(all, object)).await;
+        }
         created.with_context(|| format!("creating {object} in {all}"))
+    }
+
+    /// Waits until a collection is served: the definition of its kind was created or enabled a moment ago.
+    pub(crate) async fn until_served(&self, all: &str) {
+        self.until_there(&format!("{all}?limit=1")).await;
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>> {
@@ -138,7 +167,7 @@ impl Way {
     }
 
     /// Adds a CustomResourceDefinition, and waits until it is served.
-    pub(super) async fn define(&self, crd: &Value) -> Result<()> {
+    pub(crate) async fn define(&self, crd: &Value) -> Result<()> {
         const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         self.create(ALL, crd).await?;
         let name = crd["metadata"]["name"].as_str().context("a name")?;
@@ -154,7 +183,7 @@ impl Way {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
         let version = text(&spec["versions"][0]["name"]);
-        self.until_there(&format!("/apis/{group}/{version}/{plural}?limit=1"))
+        self.until_served(&format!("/apis/{group}/{version}/{plural}"))
             .await;
         Ok(())
     }
@@ -214,9 +243,9 @@ impl Way {
 
 impl World {
     /// The world that tests share which disturb nobody: three members, and all types that they need.
-    pub(super) async fn shared() -> Result<Use<Self>> {
+    pub(super) async fn shared() -> Result<LoggedUse<Self>> {
         static SHARED: Shared<World> = Shared::new();
-        SHARED.get(Self::start_shared).await
+        SHARED.get(Self::start_shared).await.map(LoggedUse::new)
     }
 
     async fn start_shared() -> Result<Self> {
@@ -477,14 +506,18 @@ impl World {
 
     /// What the control plane says of itself.
     pub(super) async fn metrics(&self) -> Result<String> {
+        self.page("--metrics-addr", "/metrics").await
+    }
+
+    /// A page of the control plane, at the address of a flag.
+    pub(super) async fn page(&self, flag: &str, path: &str) -> Result<String> {
         let process = self.control_plane.as_ref().context("it was not started")?;
-        let log = process
-            .await_log(SOON, "serving pages of --metrics-addr")
-            .await?;
+        let serving = format!("serving pages of {flag}");
+        let log = process.await_log(SOON, &serving).await?;
         let (_, port) = log.rsplit_once("127.0.0.1:").context("an address")?;
         let port: String = port.chars().take_while(char::is_ascii_digit).collect();
         let pages = kube::Config::new(format!("http://127.0.0.1:{port}").parse()?);
-        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let request = http::Request::get(path).body(Vec::new())?;
         Ok(kube::Client::try_from(pages)?.request_text(request).await?)
     }
 
@@ -520,6 +553,20 @@ impl World {
             self.member(member).await?.until_there(&path).await;
         }
         Ok(())
+    }
+}
+
+impl Logging for World {
+    fn logs(&self) -> &Path {
+        self.logs.path()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_logs_untold(self.logs());
+        }
     }
 }
 

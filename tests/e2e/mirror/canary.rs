@@ -5,7 +5,8 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use testbed::{SOON, eventually};
 
-use super::world::{CANARY, MAPS, MISSIONS, Type, World};
+use super::world::{MAPS, MISSIONS, Type, World};
+use crate::canary::CANARY;
 
 /// Makes the definition of one cluster strict about one part of its objects.
 async fn restrict(cluster: &testbed::ServiceCluster, of: &Type, part: &str) -> Result<()> {

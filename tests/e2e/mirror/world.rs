@@ -17,13 +17,13 @@ use testbed::{Access, Entry, Launch, Link, Process, SOON, ServiceCluster, eventu
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::canary::{CANARY, FIELD, assert_untold};
+
 pub(super) const PREFIX: &str = "/apis/core.kubernetes";
 pub(super) const LABEL: &str = "cloudrobotics.com/robot-name";
 pub(super) const VERSION: &str = "cr-syncer.cloudrobotics.com/remote-resource-version";
 const HEALTH: &str = "/apis/registry.cloudrobotics.com/v1alpha1/robottypes";
 const GROUP: &str = "fleet.example.com";
-/// A word for values of objects. No mirror's log may have it in it, whatever the test.
-pub(super) const CANARY: &str = "canary7Yf3bird";
 const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
 const FILTER: &str = "cr-syncer.cloudrobotics.com/filter-by-robot-name";
 const SUBTREE: &str = "cr-syncer.cloudrobotics.com/status-subtree";
@@ -234,16 +234,13 @@ impl Objects {
     }
 }
 
-/// Where the word is in every object that a test makes, and in its status.
-const PLANTED: &str = "canary";
-
 /// Puts the word into what has fields, or has nothing yet.
 fn plant(fields: &mut Value) {
     if fields.is_null() {
         *fields = json!({});
     }
     if let Some(fields) = fields.as_object_mut() {
-        fields.insert(PLANTED.to_owned(), CANARY.into());
+        fields.insert(FIELD.to_owned(), CANARY.into());
     }
 }
 
@@ -251,7 +248,7 @@ fn plant(fields: &mut Value) {
 fn bare(value: &Value) -> Value {
     let mut value = value.clone();
     if let Some(fields) = value.as_object_mut() {
-        fields.remove(PLANTED);
+        fields.remove(FIELD);
     }
     value
 }
@@ -574,7 +571,7 @@ impl Mirror {
     pub(super) async fn stop(self) -> Result<()> {
         for page in ["/metrics", "/debug", "/readyz"] {
             let (_, text) = self.page(page).await?;
-            ensure!(!text.contains(CANARY), "{page} tells {text}");
+            assert_untold(page, &text);
         }
         let end = self.process.stop(SOON).await?;
         ensure!(
@@ -599,9 +596,7 @@ impl Drop for Mirror {
             let _ = writeln!(std::io::stderr(), "the mirror's log ends:\n{tail}");
             return;
         }
-        let log = self.log();
-        let told = log.lines().find(|line| line.contains(CANARY));
-        assert_eq!(told, None, "the log has what an object contains");
+        assert_untold("the log", &self.log());
     }
 }
 

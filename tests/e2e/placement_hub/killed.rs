@@ -17,6 +17,7 @@ use super::world::{
     CLUSTER, PLACEMENT, crp, is_available, members_at, namespace_selector, report_member, works,
 };
 use super::{bindings, snapshots};
+use crate::canary::assert_logs_untold;
 use crate::federation::world::Way;
 
 /// Longer than any test: who waits for the answer is killed meanwhile.
@@ -24,9 +25,9 @@ const NEVER: Duration = Duration::from_hours(1);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A hub cluster that has faults on demand, with members that are played.
-struct PlayedHub {
+pub(super) struct PlayedHub {
     playground: Playground,
-    way: Way,
+    pub(super) way: Way,
     files: tempfile::TempDir,
     hub: Option<Process>,
     started: usize,
@@ -49,7 +50,7 @@ struct HubBoundary {
 }
 
 impl PlayedHub {
-    async fn start() -> Result<Self> {
+    pub(super) async fn start() -> Result<Self> {
         let files = tempfile::tempdir()?;
         let playground = Playground::start().await?;
         let kubeconfig = playground.service_kubeconfig();
@@ -99,6 +100,11 @@ impl PlayedHub {
         Ok(hub)
     }
 
+    /// What the hub has logged.
+    pub(super) fn log(&self) -> Result<String> {
+        Ok(self.hub.as_ref().context("it was not started")?.log())
+    }
+
     fn launch(&mut self) -> Result<()> {
         self.started += 1;
         let at = |name: &str| self.files.path().join(name);
@@ -112,6 +118,14 @@ impl PlayedHub {
             .spawn()?;
         self.hub = Some(hub);
         Ok(())
+    }
+}
+
+impl Drop for PlayedHub {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_logs_untold(self.files.path());
+        }
     }
 }
 

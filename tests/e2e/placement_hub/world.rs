@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::ports::Port;
-use testbed::{Launch, Process, SOON, ServiceCluster, Shared, Use, eventually};
+use testbed::{Launch, Process, SOON, ServiceCluster, Shared, eventually};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::canary::{LoggedUse, Logging, assert_logs_untold};
 use crate::federation::world::Way;
 
 pub(super) const PLACEMENT: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
@@ -50,9 +51,9 @@ pub(super) fn namespace_selector(name: &str) -> Value {
 
 impl World {
     /// The world of all tests that disturb nobody.
-    pub(super) async fn shared() -> Result<Use<Self>> {
+    pub(super) async fn shared() -> Result<LoggedUse<Self>> {
         static SHARED: Shared<World> = Shared::new();
-        SHARED.get(Self::start).await
+        SHARED.get(Self::start).await.map(LoggedUse::new)
     }
 
     /// With the definitions, and the hub at work.
@@ -178,6 +179,20 @@ impl World {
     /// Waits until a placement is available with its latest resources.
     pub(super) async fn until_available(&self, name: &str) -> Result<Value> {
         Ok(self.way()?.until(&crp(name), is_available).await)
+    }
+}
+
+impl Logging for World {
+    fn logs(&self) -> &Path {
+        self.logs.path()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_logs_untold(self.logs());
+        }
     }
 }
 

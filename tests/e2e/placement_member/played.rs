@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use testbed::{Launch, Process};
 
 use super::world::{INTERNAL, NAME, Way, condition};
+use crate::canary::assert_logs_untold;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -83,9 +84,22 @@ impl PlayedFleet {
         Ok(())
     }
 
+    /// What the agent has logged.
+    pub(super) fn log(&self) -> Result<String> {
+        Ok(self.agent.as_ref().context("it was not started")?.log())
+    }
+
     pub(super) async fn kill(&mut self) -> Result<()> {
         let agent = self.agent.take().context("it was not started")?;
         agent.kill().await?;
         Ok(())
+    }
+}
+
+impl Drop for PlayedFleet {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_logs_untold(self.files.path());
+        }
     }
 }

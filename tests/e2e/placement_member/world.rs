@@ -1,12 +1,15 @@
 //! A hub and a member, both real, and the agent as a process.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
 use testbed::link::{Link, Weather};
-use testbed::{Launch, Options, Process, SOON, ServiceCluster, Shared, Use};
+use testbed::{Launch, Options, Process, SOON, ServiceCluster, Shared};
 
+use crate::canary::{LoggedUse, Logging, assert_logs_untold};
 pub(super) use crate::federation::world::Way;
 
 pub(super) const NAME: &str = "m1";
@@ -104,19 +107,32 @@ pub(super) async fn metrics(agent: &Process) -> Result<String> {
     Ok(kube::Client::try_from(pages)?.request_text(request).await?)
 }
 
+impl Logging for World {
+    fn logs(&self) -> &Path {
+        self.logs.path()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_logs_untold(self.logs());
+        }
+    }
+}
+
 // === impl World ===
 
 impl World {
     /// The world that tests share which disturb nobody.
-    pub(super) async fn shared() -> Result<Use<Self>> {
+    pub(super) async fn shared() -> Result<LoggedUse<Self>> {
         static SHARED: Shared<World> = Shared::new();
-        SHARED
-            .get(async || {
-                let mut world = Self::new().await?;
-                world.start_with(&["--enable-namespace-collection-in-property-provider"])?;
-                Ok(world)
-            })
-            .await
+        let used = SHARED.get(async || {
+            let mut world = Self::new().await?;
+            world.start_with(&["--enable-namespace-collection-in-property-provider"])?;
+            Ok(world)
+        });
+        used.await.map(LoggedUse::new)
     }
 
     /// Hub and member with their types, the member told to join, without an agent yet.

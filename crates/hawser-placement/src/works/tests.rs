@@ -146,6 +146,11 @@ fn an_envelope_holds_what_fits_its_scope() {
             "write one object with apiVersion and kind",
         ),
         ("ConfigMap", json!("{"), "entry \"k\""),
+        (
+            "ConfigMap",
+            json!("a: 1\nb: *hunter2"),
+            "entry \"k\": line 2, column 4: this is no valid YAML",
+        ),
         ("ResourceEnvelope", config_map("c"), ""),
         (
             "ResourceEnvelope",
@@ -167,6 +172,7 @@ fn an_envelope_holds_what_fits_its_scope() {
             Err(error) => {
                 let said = error.to_string();
                 assert!(!problem.is_empty() && said.contains(problem), "{said}");
+                assert!(!said.contains("hunter2"), "{said}");
             }
         }
     }

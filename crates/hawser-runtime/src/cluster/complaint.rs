@@ -4,7 +4,7 @@
 //! value. Pure.
 
 /// The text before the server's own message in the detail of a refusal.
-const REFUSED_PREFIX: &str = "refused as invalid: ";
+pub(super) const REFUSED_PREFIX: &str = "refused as invalid: ";
 /// The separator between the object and its list of problems.
 const LIST: &str = "\" is invalid: ";
 

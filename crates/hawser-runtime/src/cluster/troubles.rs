@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::complaint;
 use hawser_sync::reason::Class;
-use hawser_sync::{Code, Key, Reason};
+use hawser_sync::{Code, Failure, Key, Reason};
 use kube_lang::object::Object;
 
 /// The burst of log lines of a tenant,
@@ -221,6 +221,33 @@ pub fn clean<'o>(
     }
 }
 
+/// The failure of a request without contents of these objects.
+pub fn clean_failure(
+    failure: Failure,
+    about: Option<&Key>,
+    objects: impl Iterator<Item = Arc<Object>>,
+) -> Failure {
+    let is_quoting = matches!(
+        failure,
+        Failure::Invalid(_) | Failure::Forbidden(_) | Failure::Unavailable(_)
+    );
+    if !is_quoting {
+        return failure;
+    }
+    // As the detail of a reason it is parsed.
+    let mut reason = Reason::new(Code::Invalid, failure.to_string());
+    clean(&mut [&mut reason], about.into_iter(), objects.map(Some));
+    let after = |prefix: &str| {
+        let detail = &*reason.detail;
+        detail.strip_prefix(prefix).unwrap_or(detail).to_owned()
+    };
+    match failure {
+        Failure::Invalid(_) => Failure::Invalid(after(complaint::REFUSED_PREFIX)),
+        Failure::Forbidden(_) => Failure::Forbidden(after("forbidden: ")),
+        _ => Failure::Unavailable(after("no answer: ")),
+    }
+}
+
 /// The longest prefix of a text that has at most this many bytes.
 fn start(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
@@ -389,8 +416,8 @@ fn inside(text: &str, all: &mut impl FnMut(&str)) {
     }
 }
 
-/// A text without its quoted parts.
-fn without_quotes(text: &str) -> String {
+/// A text without its quoted parts: parsers quote what they did not expect.
+pub fn without_quotes(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut before = ' ';
     let mut chars = text.chars();

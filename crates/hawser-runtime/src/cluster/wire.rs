@@ -13,7 +13,7 @@ use super::cache::{Cache, Change};
 use super::connection::{
     Call, CallClass, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply, RequestError,
 };
-use super::document;
+use super::{document, troubles};
 use hawser_sync::{
     Answer, Failure, Key, Labels, Request, Scope, Seen, Store as _, WriteConflict, WriteHistory,
     WrittenFields,
@@ -85,14 +85,27 @@ pub struct GuardedClient {
     pub(crate) cache: Arc<Cache>,
     contests: Mutex<WriteHistory>,
     started: Instant,
+    hides_contents: bool,
 }
 
 impl GuardedClient {
+    /// For the controller, which removes contents of all objects of a pass from its failures.
     pub fn new(cache: &Arc<Cache>) -> Arc<Self> {
+        Self::with(cache, false)
+    }
+
+    /// For dialects without the controller: failures have no contents of the object that was written or is in its place,
+    /// so they may be logged and told to anybody.
+    pub fn hiding_contents(cache: &Arc<Cache>) -> Arc<Self> {
+        Self::with(cache, true)
+    }
+
+    fn with(cache: &Arc<Cache>, hides_contents: bool) -> Arc<Self> {
         Arc::new(Self {
             cache: Arc::clone(cache),
             contests: Mutex::default(),
             started: Instant::now(),
+            hides_contents,
         })
     }
 
@@ -113,7 +126,36 @@ impl GuardedClient {
             self.contests.lock().made(tenant, imposed, now);
         }
         let changes = self.cache.learn(request, &answer);
+        let answer = match answer {
+            Answer::Failed(failure) if self.hides_contents => {
+                Answer::Failed(self.clean(failure, request))
+            }
+            answer => answer,
+        };
         Ok((self.cache.kept(answer, request), changes))
+    }
+
+    /// The failure of a request without contents of objects.
+    fn clean(&self, failure: Failure, request: &Request) -> Failure {
+        let key = request.key();
+        let live = key.and_then(|key| match self.cache.get(key) {
+            Seen::Present(live) => Some(live),
+            Seen::Absent | Seen::Unknown => None,
+        });
+        let sent = match request {
+            Request::Create { object, .. }
+            | Request::Replace { object, .. }
+            | Request::ReplaceStatus { object, .. } => Some(object.clone()),
+            Request::Patch { key, patch } => {
+                let mut patch = patch.clone();
+                if let Some(fields) = patch.as_object_mut() {
+                    fields.insert("kind".to_owned(), (*key.kind.kind).into());
+                }
+                Object::new(patch).ok()
+            }
+            Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => None,
+        };
+        troubles::clean_failure(failure, key, live.into_iter().chain(sent.map(Arc::new)))
     }
 
     /// The places that a write sets, unless it has to wait because another writer undoes it each time.
@@ -226,9 +268,10 @@ impl GuardedClient {
             Ok(reply) => answer(&request, key, &reply),
             Err(error) => failed_call(&error),
         };
-        if let Some(imposed) = imposed
-            && !matches!(answer, Answer::Failed(_))
-        {
+        if let Answer::Failed(failure) = answer {
+            return Ok(Answer::Failed(self.clean(failure, &request)));
+        }
+        if let Some(imposed) = imposed {
             let now = self.started.elapsed();
             self.contests.lock().made(None, imposed, now);
             self.cache.learn(&request, &answer);
@@ -355,6 +398,18 @@ fn refused(request: &Request, key: &Key, refusal: &Refusal) -> Answer {
         };
     }
     Answer::Failed(failure(refusal))
+}
+
+/// The failure of a request that was not sent through a [`GuardedClient`], without contents of what was sent.
+pub fn clean_error(error: &RequestError, sent: &[&Value]) -> Failure {
+    let failure = match error {
+        RequestError::Refused(refusal) => failure(refusal),
+        RequestError::Call(error) => Failure::Unavailable(error.to_string()),
+    };
+    let sent = sent
+        .iter()
+        .filter_map(|one| Object::new((*one).clone()).ok());
+    troubles::clean_failure(failure, None, sent.map(Arc::new))
 }
 
 /// The failure for a refusal other than 404.

@@ -17,7 +17,7 @@ use hawser_placement::types::placement::{
     ApplyStrategy, ApplyStrategyType, ComparisonOption, PatchDetail,
 };
 use hawser_runtime::cluster::connection::RequestError;
-use hawser_runtime::cluster::wire::Application;
+use hawser_runtime::cluster::wire::{Application, clean_error};
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 
@@ -223,7 +223,8 @@ impl WorkPass<'_> {
             Ok(Some(managers)) => managers,
             Ok(None) => return Ok(()),
             // What cannot be applied is refused again, with a reason for the hub.
-            Err(RequestError::Refused(problem)) => {
+            Err(error @ RequestError::Refused(_)) => {
+                let problem = clean_error(&error, &[&last, body]);
                 debug!(%key, %problem, "cannot tell what a manifest has dropped");
                 return Ok(());
             }

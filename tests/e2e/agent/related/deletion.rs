@@ -29,6 +29,7 @@ on_the_playground!(
     what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word,
     a_workspace_that_binds_again_while_orphans_are_removed_keeps_its_own,
     an_adopted_object_that_is_to_be_released_is_no_orphan,
+    orphans_that_change_or_whose_workspace_binds_again_are_not_removed,
 );
 
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
@@ -606,6 +607,82 @@ async fn an_adopted_object_that_is_to_be_released_is_no_orphan(world: &World) ->
         Ok(world.service.find(&at).await?.is_some())
     };
     ensure!(found(&theirs).await? && !found(&ours).await?, "{said}");
+    Ok(())
+}
+
+async fn orphans_that_change_or_whose_workspace_binds_again_are_not_removed(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let mut teams = Vec::new();
+    for name in ["one", "two", "three"] {
+        teams.push(world.team(name).await?);
+    }
+    // They are removed in this order.
+    teams.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+    let mut places = Vec::new();
+    for team in &teams {
+        team.make(&stage.kind, "lamp", json!({})).await;
+        let copy = world.await_copy(&stage.kind, team.of("lamp")).await;
+        places.push(stage.place(&copy));
+        world.unbind(team).await?;
+        await_unbound(team).await;
+    }
+    stage.agent.stop(SOON).await?;
+    let (_, said) = orphans(world, &["list"]).await?;
+    let confirm = confirmation(&said, "3 workspaces")?;
+    let is_there =
+        async |place: &str| -> Result<bool> { Ok(world.service.find(place).await?.is_some()) };
+    // Nobody can say who binds the API.
+    let bindings = Matcher {
+        verb: Some("list".to_owned()),
+        resource: Some("apibindings".to_owned()),
+        ..Matcher::default()
+    };
+    let silent = Action::Status {
+        code: 503,
+        when: When::Before,
+    };
+    world.playground.faults().add(Fault::new(bindings, silent));
+    let (fine, said) = orphans(world, &["remove", &confirm]).await?;
+    ensure!(!fine, "{said}");
+    for place in &places {
+        ensure!(is_there(place).await?, "{place} is gone: {said}");
+    }
+    world.playground.faults().clear();
+
+    // While the first one is being removed, the second changes, and the third workspace binds the API.
+    let deletions = Matcher {
+        verb: Some("delete".to_owned()),
+        resource: Some(stage.kind.plural.clone()),
+        ..Matcher::default()
+    };
+    let slow = Action::Latency(Duration::from_secs(4));
+    world
+        .playground
+        .faults()
+        .add(Fault::new(deletions, slow).once());
+    let meddling = async {
+        eventually(SOON, "the first one is being removed", async || {
+            let struck = world.playground.faults().struck();
+            ensure!(struck == [1], "{struck:?}");
+            Ok(())
+        })
+        .await;
+        let label = json!({"metadata": {"labels": {"example.com/kept": "yes"}}});
+        world.service.merge(&places[1], label).await?;
+        world.bind(&teams[2]).await
+    };
+    let action = ["remove", &*confirm];
+    let (removed, meddled) = tokio::join!(orphans(world, &action), meddling);
+    let (fine, said) = removed?;
+    meddled?;
+    ensure!(!fine, "{said}");
+    for (place, stays) in places.iter().zip([false, true, true]) {
+        ensure!(is_there(place).await? == stays, "{place}: {said}");
+    }
+    let (_, said) = orphans(world, &["list"]).await?;
+    ensure!(said.contains(" orphans of 1 workspaces"), "{said}");
     Ok(())
 }
 

@@ -256,3 +256,36 @@ fn tenants_with_all_the_troubles_that_are_remembered_silence_nobody() {
     assert_eq!(noted, Some(DueTrouble { left_out: 0 }));
     assert_eq!(memory.troubles.len(), MOST + 1, "a few of each tenant");
 }
+
+#[test]
+fn failures_of_requests_are_told_without_what_was_sent() {
+    let sent = || {
+        let thing = thing(json!({"password": "hunter2", "pin": 123_456}));
+        std::iter::once(Arc::new(Object::new(thing).unwrap()))
+    };
+    let about = key("CronTab", "my-cron");
+    let check = |failure: Failure, expected: Failure| {
+        assert_eq!(clean_failure(failure, Some(&about), sent()), expected);
+    };
+    check(
+        Failure::Invalid(
+            "CronTab.example.com \"my-cron\" is invalid: spec.pin: Invalid value: 123456: hunter2"
+                .into(),
+        ),
+        Failure::Invalid(
+            "CronTab.example.com \"my-cron\" is invalid: spec.pin: Invalid value: \"…\": …".into(),
+        ),
+    );
+    let denied = |word: &str| format!("my-cron is denied: {word} is no password");
+    check(
+        Failure::Forbidden(denied("hunter2")),
+        Failure::Forbidden(denied("…")),
+    );
+    check(
+        Failure::Unavailable(denied("Hunter2")),
+        Failure::Unavailable(denied("…")),
+    );
+    check(Failure::Conflict, Failure::Conflict);
+    let held = Failure::Held("hunter2".into());
+    check(held.clone(), held);
+}

@@ -367,3 +367,47 @@ async fn a_list_of_more_than_a_pass_may_hold_is_unknown() {
     };
     assert_eq!(why, "the list is larger than 32 MiB");
 }
+
+#[tokio::test]
+async fn a_client_that_hides_contents_has_none_in_its_failures() {
+    let wired = Wired::start().await;
+    let key = config("a");
+    let body = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "default", "labels": {"l": "hunter2 and more"}},
+    });
+    let request = Request::Create {
+        key: key.clone(),
+        object: Object::new(body.clone()).unwrap(),
+    };
+    let refused = |answer: Answer| match answer {
+        Answer::Failed(Failure::Invalid(told)) => told,
+        answer => panic!("{answer:?}"),
+    };
+    let open = refused(wired.wire.send(&request).await);
+    assert!(open.contains("hunter2"), "{open}");
+    let client = GuardedClient::hiding_contents(&Cache::new());
+    let sent = client.send(&wired.wire, None, &|| Ok(()), &request).await;
+    let application = Application {
+        key: &key,
+        body: &body,
+        manager: "m",
+        force: true,
+        dry_run: false,
+    };
+    let applied = client.apply(&wired.wire, &|| Ok(()), &application).await;
+    for told in [refused(sent.unwrap().0), refused(applied.unwrap())] {
+        assert!(
+            told.contains("metadata.labels: Invalid value: \"…\""),
+            "{told}"
+        );
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+    let error = RequestError::Refused(Refusal {
+        code: 422,
+        message: open,
+        ..Refusal::default()
+    });
+    let told = clean_error(&error, &[&body]).to_string();
+    assert!(!told.contains("hunter2"), "{told}");
+}
