@@ -74,7 +74,7 @@ async fn await_one_to_one(stage: &Stage<'_>, teams: &[Team]) {
         // With the original's rights the states of what is gone cannot be taken away.
         let wrong = match stage.world.ground {
             Ground::Original => states < sources,
-            Ground::Ours | Ground::Bare | Ground::Playground => states != sources,
+            Ground::Ours | Ground::Apart | Ground::Bare | Ground::Playground => states != sources,
         };
         ensure!(!wrong, "{states} states of {sources} objects");
         Ok(())

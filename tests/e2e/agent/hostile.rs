@@ -3,6 +3,10 @@
 //!
 //! Each test is a list of attacks. After each attack the well-behaved tenant takes an object through a
 //! life, and what was there before is compared byte for byte.
+//!
+//! With a kube-apiserver as the service cluster, there are the attacks of a consumer: they decide what is written there.
+//! Those of an administrator and of webhooks strike requests to the hostile workspace, which is in the playground
+//! either way.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,6 +20,7 @@ use tokio::time::Instant;
 
 use super::SOON;
 use super::plane::{Kind, Plane};
+use super::service::{self, Ground};
 use super::stage::Stage;
 use super::world::{Team, World};
 
@@ -34,6 +39,16 @@ on_the_playground!(
     webhooks_of_a_hostile_workspace_harm_nobody_else,
     who_has_more_than_half_of_all_workspaces_makes_only_its_own_deletions_wait,
 );
+
+mod with_a_kube_apiserver_of_its_own {
+    use crate::agent::service::Ground;
+    use crate::agent::world::run;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hostile_consumer_harms_nobody_else() {
+        run(Ground::Apart, super::a_hostile_consumer_harms_nobody_else).await;
+    }
+}
 
 /// The namespace of the provider's own Secrets, and of mapped copies of this name.
 const PROVIDERS: &str = "providers";
@@ -141,6 +156,11 @@ async fn listed(plane: &Plane, path: &str) -> Result<Vec<String>> {
 
 impl<'w> Scene<'w> {
     async fn begin(world: &'w World) -> Result<Self> {
+        if world.ground != Ground::Playground {
+            let rule = json!({"apiGroups": [""], "resources": ["secrets"],
+                "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]});
+            service::bind(&world.service, &world.user(), None, &[rule]).await?;
+        }
         let stage = world.stage(published()).await?;
         let good = stage.team.clone();
         let bad = world.team("bad").await?;
@@ -367,6 +387,13 @@ impl<'w> Scene<'w> {
         );
         Ok(())
     }
+}
+
+/// With objects and with related objects.
+async fn a_hostile_consumer_harms_nobody_else(world: &World) -> Result<()> {
+    let scene = &mut Scene::begin(world).await?;
+    consumer::attacks(scene).await?;
+    related::attacks(scene).await
 }
 
 async fn objects_of_a_hostile_consumer_harm_nobody_else(world: &World) -> Result<()> {

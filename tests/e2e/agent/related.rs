@@ -14,7 +14,7 @@ use super::world::{Counted as _, World, has, shown};
 use super::{SOON, definition};
 
 mod deletion;
-mod kinds;
+pub(super) mod kinds;
 mod matrix;
 mod neighbours;
 mod whose;

@@ -19,6 +19,8 @@ pub(super) enum Ground {
     Original,
     /// A real kube-apiserver with our CRD and the rights that our chart gives.
     Ours,
+    /// The same, and nobody else is on it.
+    Apart,
     /// The same without any rights.
     Bare,
     /// The playground's own service cluster: its request log counts both sides, and its faults
@@ -54,6 +56,7 @@ pub(super) fn original_crd() -> Value {
 pub(super) async fn cluster(ground: Ground) -> Result<&'static ServiceCluster> {
     static OURS: OnceCell<&'static ServiceCluster> = OnceCell::const_new();
     static ORIGINAL: OnceCell<ServiceCluster> = OnceCell::const_new();
+    static APART: OnceCell<ServiceCluster> = OnceCell::const_new();
     match ground {
         Ground::Ours | Ground::Bare => OURS
             .get_or_try_init(async || {
@@ -68,6 +71,16 @@ pub(super) async fn cluster(ground: Ground) -> Result<&'static ServiceCluster> {
                 .get_or_try_init(async || {
                     let cluster = ServiceCluster::start().await?;
                     prepare(&cluster, &original_crd()).await?;
+                    anyhow::Ok(cluster)
+                })
+                .await
+        }
+        // Of one test.
+        Ground::Apart => {
+            APART
+                .get_or_try_init(async || {
+                    let cluster = ServiceCluster::start().await?;
+                    prepare(&cluster, &own_crd()).await?;
                     anyhow::Ok(cluster)
                 })
                 .await
@@ -182,7 +195,7 @@ pub(super) async fn grant(plane: &Plane, ground: Ground, agency: &Agency<'_>) ->
         ));
     }
     let mut own = own.to_vec();
-    if ground == Ground::Ours {
+    if matches!(ground, Ground::Ours | Ground::Apart) {
         own.push(rule("", &["secrets"], &["delete"]));
     }
     bind(plane, agency.user, Some(agency.namespace), &own).await?;

@@ -41,10 +41,22 @@ async fn nothing_that_objects_contain_is_told_by_log_metric_or_page() -> Result<
     let mirror = world.mirror(&[])?;
     for of in types {
         let on = world.objects(of)?;
-        let note = json!({"metadata": {"annotations": {"example.com/note": text}}, "spec": {"note": text}});
+        let nested = json!({CANARY: [{CANARY: [text]}]});
+        let note = json!({
+            "metadata": {
+                "annotations": {"example.com/note": text},
+                "labels": {"example.com/label": CANARY},
+            },
+            "spec": {"note": text, CANARY: CANARY, "nested": nested},
+        });
         on.cloud.create("fine", note.clone()).await?;
         on.robot.has("fine", "/spec/note", json!(text)).await;
-        on.robot.status("fine", json!({"said": text})).await?;
+        on.robot
+            .status(
+                "fine",
+                json!({"said": text, CANARY: CANARY, "nested": nested}),
+            )
+            .await?;
         on.cloud.has("fine", "/status/said", json!(text)).await;
         on.robot
             .patch("fine", json!({"spec": {"drift": text}}))

@@ -30,21 +30,25 @@ const FOREIGN: &str = "parts";
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
 
 /// A kind that somebody else exports to workspaces, and that the service cluster has too.
-struct Parts {
-    kind: Kind,
+pub(in crate::agent) struct Parts {
+    pub(in crate::agent) kind: Kind,
     identity: String,
     /// As the service cluster defines it.
     crd: Value,
 }
 
 impl Parts {
-    fn served_with_status(crd: &Value) -> Value {
+    pub(in crate::agent) fn served_with_status(crd: &Value) -> Value {
         let mut crd = crd.clone();
         crd["spec"]["versions"][0]["subresources"] = json!({"status": {}});
         crd
     }
 
-    async fn install(world: &World, crd: Value, in_workspaces: &Value) -> Result<Self> {
+    pub(in crate::agent) async fn install(
+        world: &World,
+        crd: Value,
+        in_workspaces: &Value,
+    ) -> Result<Self> {
         let kind = world.install(&crd).await?;
         schema(world, "v1", in_workspaces).await?;
         let export = json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExport",
@@ -81,13 +85,13 @@ impl Parts {
         service::bind(&world.service, &world.user(), None, &[rule]).await
     }
 
-    fn entry(&self, identifier: &str, origin: &str, object: Value) -> Value {
+    pub(in crate::agent) fn entry(&self, identifier: &str, origin: &str, object: Value) -> Value {
         json!({"identifier": identifier, "origin": origin, "group": self.kind.group, "version": "v1",
             "resource": self.kind.plural, "identityHash": self.identity, "object": object})
     }
 
     /// A workspace that has the kind, beside what the agent publishes.
-    async fn bind(&self, team: &Team) -> Result<()> {
+    pub(in crate::agent) async fn bind(&self, team: &Team) -> Result<()> {
         let binding = json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding",
             "metadata": {"name": FOREIGN},
             "spec": {"reference": {"export": {"name": FOREIGN, "path": "root:org"}}}});
