@@ -33,7 +33,7 @@ fn field(stage: &Stage, key: &Key, pointer: &str) -> Option<Value> {
 
 #[test]
 fn a_status_that_a_webhook_changes_is_written_again() {
-    let (stage, front) = settle_copy(&json!({"spec": {"size": 1}}));
+    let (stage, front) = in_sync(&json!({"spec": {"size": 1}}));
     stage
         .world
         .set_status(&front.copy_key(), json!({"phase": "ours"}));
