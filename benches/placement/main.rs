@@ -9,6 +9,9 @@
     reason = "what a benchmark finds is for its terminal, and its counts are small"
 )]
 
+#[path = "../../tests/e2e/canary.rs"]
+#[allow(dead_code, reason = "tests need more of it")]
+mod canary;
 mod fleet;
 mod floor;
 #[path = "../../tests/e2e/federation/place.rs"]

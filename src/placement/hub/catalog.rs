@@ -135,10 +135,10 @@ impl Catalog {
     pub fn keep_unknown(&mut self, before: &Self) {
         let all = self.kinds.keys().chain(before.kinds.keys());
         let known: HashSet<(String, String)> = all
-            .map(|kind| (kind.group.to_string(), kind.version.to_string()))
+            .map(|kind| (kind.group.clone(), kind.version.clone()))
             .collect();
         for (kind, of) in &before.kinds {
-            let version = (kind.group.to_string(), kind.version.to_string());
+            let version = (kind.group.clone(), kind.version.clone());
             if self.unknown.contains(&version) {
                 self.kinds.entry(kind.clone()).or_insert_with(|| of.clone());
             }

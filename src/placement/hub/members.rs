@@ -27,7 +27,7 @@ use super::objects;
 use super::passes::{HubController, time};
 
 const KIND: &str = "MemberCluster";
-/// The time after which namespace, Role and RoleBinding of a member are looked at again.
+/// The time after which namespace, `Role` and `RoleBinding` of a member are looked at again.
 const FOUNDATION_CHECK: Duration = Duration::from_mins(10);
 /// More rounds than any pass over a member needs.
 const ROUNDS: usize = 16;

@@ -391,7 +391,7 @@ async fn a_standby_has_listed_everything_before_it_takes_over(world: &World) -> 
     }
     world.await_marker(&kind, &team).await;
     let mut written = world.agents_requests(before);
-    written.retain(|one| one.is_write());
+    written.retain(super::world::Counted::is_write);
     ensure!(written.is_empty(), "{written:#?}");
     let mark = world.requests().mark();
     first.stop(SOON).await?;

@@ -17,19 +17,22 @@ use crate::members::Members;
 use crate::names;
 use crate::rollout::is_true;
 use crate::selection::SelectionError;
-use crate::snapshots::{Scope, Selected, SnapshotError};
+use crate::snapshots::{Scope, Selected};
 use crate::types::binding::{Binding, BindingState, PolicySnapshot, ResourceSnapshot};
 use crate::types::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
 use crate::types::placement::{ApplyStrategy, Placement};
 use crate::types::policy::PlacementType;
 use crate::types::runs::{
-    ApprovalRequest, ClusterUpdateStatus, StageConfig, StageStatus, UpdateRun, UpdateRunState,
-    UpdateRunStatus, UpdateStrategy,
+    ApprovalRequest, ClusterUpdateStatus, StageConfig, StageStatus, UpdateRun, UpdateRunStatus,
+    UpdateStrategy,
 };
 use crate::types::{Condition, ConditionStatus, condition};
 
 mod begin;
+mod decision;
 mod stages;
+
+pub use decision::decide;
 
 const INITIALIZED: &str = "Initialized";
 const PROGRESSING: &str = "Progressing";
@@ -161,71 +164,6 @@ pub fn is_over(run: &UpdateRun) -> bool {
 /// True once the status has the snapshot, the strategy and the stages.
 pub fn is_initialized(run: &UpdateRun) -> bool {
     is(&run.status.conditions, INITIALIZED, ConditionStatus::True)
-}
-
-/// Decides about a run.
-pub fn decide(view: &RunView<'_>) -> Result<RunRound, SnapshotError> {
-    let mut round = RunRound::default();
-    let run = view.run;
-    if run.metadata.in_deletion() {
-        round.stages.push(confirmed(view));
-        let requests = view.approvals.iter();
-        let requests = requests.filter(|one| one.spec.run == run.metadata.name);
-        let requests = requests.map(|one| &one.metadata);
-        let requests = requests.filter(|metadata| !metadata.in_deletion());
-        let kind = approval_kind(view.scope);
-        round
-            .stages
-            .push(requests.map(|metadata| HubWrite::delete(kind, metadata)));
-        let finalizers = [names::RUN_FINALIZER];
-        let kind = run_kind(view.scope);
-        round.stages.push(HubWrite::remove_finalizers(
-            kind,
-            &run.metadata,
-            &finalizers,
-        ));
-    } else if is_over(run) {
-        round.stages.push(written(view, run.status.clone()));
-    } else {
-        round.stages.push(HubWrite::add_finalizers(
-            run_kind(view.scope),
-            &run.metadata,
-            &[names::RUN_FINALIZER],
-        ));
-        if !round.stages.is_empty() {
-            return Ok(round);
-        }
-        if is_initialized(run) {
-            advance(view, &mut round);
-        } else if run.spec.state != UpdateRunState::Stop {
-            begin::initialize(view, &mut round)?;
-        }
-    }
-    Ok(round)
-}
-
-/// Continues a run that is initialized.
-fn advance(view: &RunView<'_>, round: &mut RunRound) {
-    round.stages.push(confirmed(view));
-    let mut run = stages::Run::new(view);
-    let advanced = match validate(view) {
-        // The scheduler is not done.
-        Ok(None) => return,
-        Ok(Some(bindings)) => run.advance(&bindings),
-        Err(problem) => Err(problem),
-    };
-    let status = match advanced {
-        Ok(()) => {
-            round.stages.then(run.writes);
-            round.wait = run.wait;
-            run.status
-        }
-        Err(problem) => {
-            round.is_failure = true;
-            failed(view, run.status, &problem)
-        }
-    };
-    round.stages.push(written(view, status));
 }
 
 /// The wanted spec of the bindings of a run's clusters.

@@ -36,12 +36,6 @@ impl WorkPass<'_> {
         of_placement.collect()
     }
 
-    /// Whether the hub is still writing the Works of a snapshot, so that an object may be about to move to another one.
-    fn is_moving(&self, work: &Object, siblings: &[Arc<Object>]) -> bool {
-        let of = |work: &Object| work.annotation(PARENT_SNAPSHOT).map(str::to_owned);
-        siblings.iter().any(|other| of(other) != of(work))
-    }
-
     /// Removes objects of manifests that are gone; returns those that could not be removed.
     pub(super) async fn remove_leftovers(
         &self,
@@ -58,7 +52,7 @@ impl WorkPass<'_> {
         // The object of a manifest that cannot be read is not known: it could be any.
         let is_readable = |item: &Item| !matches!(&item.place, Err((Reason::DecodingErred, _)));
         let siblings = self.siblings(object);
-        let is_known = items.iter().all(is_readable) && !self.is_moving(object, &siblings);
+        let is_known = items.iter().all(is_readable) && !is_moving(object, &siblings);
         let mut left: BTreeMap<ManifestIdentity, AppliedResource> = BTreeMap::new();
         let from_work = work
             .status
@@ -200,4 +194,10 @@ fn successor<'w>(
         })
     };
     siblings.iter().find(lists).map(|work| &**work)
+}
+
+/// Whether the hub is still writing the Works of a snapshot, so that an object may be about to move to another one.
+fn is_moving(work: &Object, siblings: &[Arc<Object>]) -> bool {
+    let of = |work: &Object| work.annotation(PARENT_SNAPSHOT).map(str::to_owned);
+    siblings.iter().any(|other| of(other) != of(work))
 }

@@ -693,7 +693,7 @@ fn resources_whose_availability_is_assumed_are_waited_for_after_each_update() {
     model.objects[0]["spec"]["strategy"]["rollingUpdate"]["unavailablePeriodSeconds"] = 60.into();
     model.is_untrackable = true;
     model.come_to_rest();
-    for binding in model.objects.iter_mut() {
+    for binding in &mut model.objects {
         if binding["kind"] == "ClusterResourceBinding" {
             let conditions = binding["status"]["conditions"].as_array_mut().unwrap();
             for condition in conditions {
