@@ -96,7 +96,7 @@ async fn nothing_that_objects_contain_is_told_by_log_event_status_or_page() -> R
     lives(&host, &member).await?;
     let rows = refused();
     for (kind, name, template, _) in &rows {
-        host.create(&all(kind), &object(kind, name, template))
+        host.create_planted(&all(kind), &object(kind, name, template))
             .await?;
     }
     overrides(&host).await?;
@@ -144,13 +144,13 @@ async fn lives(host: &Way, member: &Way) -> Result<()> {
     let spec = json!({"spec": {
         "note": CANARY, "list": ["1"], "map": {CANARY: {"inner": [CANARY]}}, CANARY: CANARY,
     }});
-    host.create(&all("Vault"), &object("Vault", "fine", &spec))
+    host.create_planted(&all("Vault"), &object("Vault", "fine", &spec))
         .await?;
     let data = json!({"data": {CANARY: CANARY}});
-    host.create(&all("ConfigMap"), &object("ConfigMap", "fine", &data))
+    host.create_planted(&all("ConfigMap"), &object("ConfigMap", "fine", &data))
         .await?;
     let data = json!({"data": {CANARY: WHOLE_ENCODED}});
-    host.create(&all("Secret"), &object("Secret", "fine", &data))
+    host.create_planted(&all("Secret"), &object("Secret", "fine", &data))
         .await?;
     let copy = format!("/apis/{GROUP}/v1/namespaces/{NAMESPACE}/vaults/fine");
     member.until_there(&copy).await;
@@ -200,7 +200,7 @@ async fn overrides(host: &Way) -> Result<()> {
     for (name, step, _) in &steps {
         let mut map = object("ConfigMap", name, &json!({"data": {"k": CANARY}}));
         map["spec"]["overrides"] = json!([{"clusterName": "cluster1", "clusterOverrides": [step]}]);
-        host.create(&all("ConfigMap"), &map).await?;
+        host.create_planted(&all("ConfigMap"), &map).await?;
     }
     for (name, _, status) in &steps {
         let path = format!("{}/{name}", all("ConfigMap"));

@@ -105,12 +105,12 @@ impl Way {
     }
 
     /// Makes an object, with a word that is looked for where it does not belong.
-    pub(crate) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
-        self.create_bare(all, &planted(all, object)).await
+    pub(crate) async fn create_planted(&self, all: &str, object: &Value) -> Result<Value> {
+        self.create(all, &planted(all, object)).await
     }
 
-    /// Makes an object as it is. A real server serves a kind a moment after it was defined: that is waited for.
-    pub(crate) async fn create_bare(&self, all: &str, object: &Value) -> Result<Value> {
+    /// Makes an object. A real server serves a kind a moment after it was defined: that is waited for.
+    pub(crate) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
         let mut created = self.0.ask(Call::post(all, object)).await;
         if created.as_ref().is_err_and(is_unserved) {
             self.until_served(all).await;

@@ -23,7 +23,7 @@ fn placement(member: &str, namespace: &str) -> Value {
 
 /// A namespace with objects of several kinds, which have the word wherever they can.
 async fn application(way: &Way, namespace: &str) -> Result<()> {
-    way.create(
+    way.create_planted(
         "/api/v1/namespaces",
         &json!({"metadata": {"name": namespace}}),
     )
@@ -33,16 +33,16 @@ async fn application(way: &Way, namespace: &str) -> Result<()> {
         "annotations": {"example.com/note": format!("{CANARY} and\nmore")},
     });
     let map = json!({"metadata": metadata, "data": {CANARY: CANARY, "k": CANARY}});
-    way.create(&format!("/api/v1/namespaces/{namespace}/configmaps"), &map)
+    way.create_planted(&format!("/api/v1/namespaces/{namespace}/configmaps"), &map)
         .await?;
     let secret = json!({"metadata": metadata, "data": {CANARY: WHOLE_ENCODED}});
-    way.create(&format!("/api/v1/namespaces/{namespace}/secrets"), &secret)
+    way.create_planted(&format!("/api/v1/namespaces/{namespace}/secrets"), &secret)
         .await?;
     let vault = json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "Vault", "metadata": metadata,
         "spec": {"note": CANARY, "list": ["1"], "map": {CANARY: {"inner": [CANARY]}}, CANARY: CANARY},
     });
-    way.create(
+    way.create_planted(
         &format!("/apis/{GROUP}/v1/namespaces/{namespace}/vaults"),
         &vault,
     )
@@ -112,7 +112,7 @@ async fn place(way: &Way, name: &str, spec: Value) -> Result<()> {
         "metadata": {"name": name}, "spec": spec,
     });
     let all = format!("{PLACEMENT}/clusterresourceplacements");
-    way.create(&all, &object).await?;
+    way.create_planted(&all, &object).await?;
     Ok(())
 }
 
@@ -143,13 +143,13 @@ async fn status_that_is_refused(hub: &PlayedHub, path: &str) -> Result<()> {
 async fn overrides(way: &Way) -> Result<()> {
     let overrides = format!("{PLACEMENT}/namespaces/{NAMESPACE}/resourceoverrides");
     let invalid = json!({"op": "replace", "path": "/kind", "value": CANARY});
-    way.create(&overrides, &override_of("invalid", &invalid))
+    way.create_planted(&overrides, &override_of("invalid", &invalid))
         .await?;
-    way.until_event(NAMESPACE, "InvalidOverride", "left out")
+    way.until_event(NAMESPACE, "InvalidOverride", "last valid version")
         .await;
     way.delete(&format!("{overrides}/invalid")).await?;
     let nowhere = json!({"op": "replace", "path": "/data/none/none", "value": CANARY});
-    way.create(&overrides, &override_of("nowhere", &nowhere))
+    way.create_planted(&overrides, &override_of("nowhere", &nowhere))
         .await?;
     way.until(&crp(NAMESPACE), |placement| {
         says(placement, "OverriddenFailed")
@@ -173,7 +173,7 @@ async fn envelopes(way: &Way) -> Result<()> {
             "metadata": {"name": "wrapped", "annotations": {"kubernetes-fleet.io/envelope-configmap": "true"}},
             "data": {"object": manifest},
         });
-        way.create(&path, &envelope).await?;
+        way.create_planted(&path, &envelope).await?;
         way.until(&crp(NAMESPACE), |placement| {
             says(placement, "entry \\\"object\\\"")
         })
@@ -193,7 +193,7 @@ async fn too_large(way: &Way) -> Result<()> {
     let namespace = "canary-large";
     application(way, namespace).await?;
     let large = json!({"metadata": {"name": "large"}, "data": {"k": format!("{CANARY}{}", "<".repeat(300 * 1024))}});
-    way.create(
+    way.create_planted(
         &format!("/api/v1/namespaces/{namespace}/configmaps"),
         &large,
     )

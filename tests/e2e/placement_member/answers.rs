@@ -83,7 +83,7 @@ async fn an_object_that_a_webhook_changes_is_not_applied_over_and_over() -> Resu
     let manifest = config_map("default", &name, &json!({"a": "1"}));
     let [hub, member] = fleet.ways.clone();
     // Its manifest is repeated below.
-    hub.create_bare(WORKS, &work(&name, &[manifest], &json!(null)))
+    hub.create(WORKS, &work(&name, &[manifest], &json!(null)))
         .await?;
     hub.until_work(&name, "Available", "AllManifestsAvailable")
         .await;

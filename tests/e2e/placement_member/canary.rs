@@ -116,7 +116,7 @@ async fn nothing_that_manifests_contain_is_told_by_log_event_or_condition() -> R
     let mut placed = work(&name, &fine, &json!(null));
     placed["spec"]["reportBackStrategy"] =
         json!({"type": "Mirror", "destination": "OriginalResource"});
-    hub.create(WORKS, &placed).await?;
+    hub.create_planted(WORKS, &placed).await?;
     hub.until_work(&name, "Applied", "AllManifestsApplied")
         .await;
     let copy = format!("/apis/{GROUP}/v1/namespaces/default/vaults/{name}");
@@ -135,7 +135,7 @@ async fn nothing_that_manifests_contain_is_told_by_log_event_or_condition() -> R
         let strategy = json!({"type": strategy});
         for (what, manifest, _) in refused(&begin) {
             let work = work(&format!("{begin}-{what}"), &[manifest], &strategy);
-            hub.create(WORKS, &work).await?;
+            hub.create_planted(WORKS, &work).await?;
         }
         for (what, _, said) in refused(&begin) {
             let found = hub
@@ -155,12 +155,12 @@ async fn nothing_that_manifests_contain_is_told_by_log_event_or_condition() -> R
     let foreign = format!("{name}-foreign");
     let theirs = json!({"metadata": {"name": foreign}, "data": {"k": "dGhlaXJz"}});
     member
-        .create("/api/v1/namespaces/default/secrets", &theirs)
+        .create_planted("/api/v1/namespaces/default/secrets", &theirs)
         .await?;
     let data = json!({"data": {"k": WHOLE_ENCODED}});
     let ours = manifest("v1", "Secret", &foreign, &data);
     let strategy = json!({"whenToTakeOver": "IfNoDiff"});
-    hub.create(WORKS, &work(&foreign, &[ours], &strategy))
+    hub.create_planted(WORKS, &work(&foreign, &[ours], &strategy))
         .await?;
     let found = hub
         .until_work(&foreign, "Applied", "SomeManifestsAreNotApplied")

@@ -37,7 +37,7 @@ enum Value {
 /// One field and its problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldProblem<'t> {
-    /// `<nil>` for the whole object.
+    /// `<nil>` or `[]` for the whole object.
     pub path: &'t str,
     /// The problem in the server's words, such as `Invalid value`.
     pub what: &'static str,
@@ -131,7 +131,7 @@ fn head(text: &str) -> Option<(&str, &'static str, Value, &str)> {
     let colon = start(text, LONGEST_HEAD).find(": ")?;
     let (path, after) = (&text[..colon], &text[colon + 2..]);
     let first = path.chars().next()?;
-    let plausible = first.is_ascii_alphabetic() || path == "<nil>";
+    let plausible = first.is_ascii_alphabetic() || matches!(path, "<nil>" | "[]");
     if !plausible || path.contains(['"', '{', '}', ',', '\n']) || path.contains(' ') {
         return None;
     }

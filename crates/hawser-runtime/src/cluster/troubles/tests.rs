@@ -285,6 +285,11 @@ fn failures_of_requests_are_told_without_what_was_sent() {
         Failure::Unavailable(denied("Hunter2")),
         Failure::Unavailable(denied("…")),
     );
+    let too_long = "ConfigMap \"my-cron\" is invalid: []: Too long: may not be more than 9 bytes";
+    check(
+        Failure::Invalid(too_long.into()),
+        Failure::Invalid(too_long.into()),
+    );
     check(Failure::Conflict, Failure::Conflict);
     let held = Failure::Held("hunter2".into());
     check(held.clone(), held);
