@@ -213,10 +213,7 @@ impl MemberSides {
         let all = collection(&key.kind, key.namespace.as_deref(), &resource);
         let call = Call::get(format!("{all}?limit={NAMES}")).accept(METADATA);
         let found = self.access.connection.ask(call).await.ok()?;
-        let rest = found["metadata"]["continue"].as_str().unwrap_or_default();
-        let items = found["items"].as_array().filter(|_| rest.is_empty())?;
-        let names = items.iter().map(|item| item["metadata"]["name"].as_str());
-        names.map(|name| name.map(str::to_owned)).collect()
+        names_in(&found)
     }
 
     /// Whether the API server of the member is ready.
@@ -302,4 +299,35 @@ pub fn now() -> String {
     Timestamp::from_second(now.as_second())
         .unwrap_or(now)
         .to_string()
+}
+
+/// The names in a list; `None` if it is not whole. A list without objects has null in the place of its items.
+fn names_in(list: &Value) -> Option<HashSet<String>> {
+    let rest = list["metadata"]["continue"].as_str().unwrap_or_default();
+    if !rest.is_empty() {
+        return None;
+    }
+    let items = list["items"].as_array().into_iter().flatten();
+    let names = items.map(|item| item["metadata"]["name"].as_str());
+    names.map(|name| name.map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_of_metadata_says_which_names_there_are() {
+        let names =
+            |list: Value| names_in(&list).map(|names| names.into_iter().collect::<Vec<_>>());
+        let item = json!({"metadata": {"name": "a"}});
+        let whole = json!({"metadata": {"resourceVersion": "1"}, "items": [item]});
+        assert_eq!(names(whole), Some(vec!["a".to_owned()]));
+        let none = json!({"metadata": {"resourceVersion": "1"}, "items": null});
+        assert_eq!(names(none), Some(vec![]));
+        let first = json!({"metadata": {"continue": "c"}, "items": [item]});
+        assert_eq!(names(first), None);
+    }
 }
