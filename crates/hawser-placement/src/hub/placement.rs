@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -276,6 +277,11 @@ fn schedule(
     let released: Vec<HubWrite> = released.collect();
     let created = plan.create.iter();
     let created = created.map(|decision| new_binding(view, placement, policy, decision));
+    let mut created: Vec<Value> = created.collect();
+    if plan.change.is_empty() && plan.unschedule.is_empty() {
+        bind_new(view, placement, &mut created)?;
+    }
+    let created = created.into_iter().map(HubWrite::Create);
     round.stages.push(released.into_iter().chain(created));
     round.stages.push(plan.change.iter().filter_map(|changed| {
         let patch = json!({
@@ -326,7 +332,7 @@ fn new_binding(
     placement: &Placement,
     policy: &PolicySnapshot,
     decision: &ClusterDecision,
-) -> HubWrite {
+) -> Value {
     let cluster = &decision.cluster_name;
     let others = view
         .bindings
@@ -354,7 +360,40 @@ fn new_binding(
     if let Some(namespace) = &placement.metadata.namespace {
         object["metadata"]["namespace"] = namespace.as_str().into();
     }
-    HubWrite::Create(object)
+    object
+}
+
+/// Binds new bindings to the latest resources at once, as far as the rollout would do it as soon as they exist.
+fn bind_new(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    created: &mut [Value],
+) -> Result<(), DecideError> {
+    let mut pending = HubRound::default();
+    resources(view, placement, &mut pending)?;
+    let read = created.iter().map(Binding::deserialize);
+    let (Ok(new), true) = (
+        read.collect::<Result<Vec<Binding>, _>>(),
+        pending.stages.is_empty() && pending.wait.is_none(),
+    ) else {
+        return Ok(());
+    };
+    let bindings = [view.bindings, &new].concat();
+    let all = PlacementView {
+        bindings: &bindings,
+        ..*view
+    };
+    let specs = rollout_specs(&all, placement, &rollout_step(&all, placement)?);
+    for object in created {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if let Some(Value::Object(spec)) = specs.get(name) {
+            let fields = spec.iter().filter(|(_, value)| !value.is_null());
+            for (field, value) in fields {
+                object["spec"][field] = value.clone();
+            }
+        }
+    }
+    Ok(())
 }
 
 fn schedule_status(
@@ -494,40 +533,48 @@ fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
     all
 }
 
-fn roll_out(
+/// The changes of specs that the rollout permits now, by the names of bindings.
+fn rollout_specs(
     view: &PlacementView<'_>,
     placement: &Placement,
-    round: &mut HubRound,
-) -> Result<(), DecideError> {
-    let RolloutStep {
-        plan,
-        desired,
-        problem,
-    } = rollout_step(view, placement)?;
-    round.problem = problem.map(|problem| problem.to_string());
-    if let Some(least) = plan.wait {
-        wait(round, least);
-    }
-    let kind = view.scope.binding();
+    step: &RolloutStep,
+) -> BTreeMap<String, Value> {
     let find = |name: &String| view.bindings.iter().find(|one| one.metadata.name == *name);
     let strategy = json!(placement.spec.apply_strategy());
-    let mut specs: BTreeMap<&String, Value> = BTreeMap::new();
-    for name in &plan.set_strategy {
+    let mut specs: BTreeMap<String, Value> = BTreeMap::new();
+    for name in &step.plan.set_strategy {
         let mut strategy = strategy.clone();
         let known = find(name).map(|binding| json!(binding.spec.apply_strategy));
         complete(&mut strategy, &known.unwrap_or_default());
-        specs.insert(name, json!({"applyStrategy": strategy}));
+        specs.insert(name.clone(), json!({"applyStrategy": strategy}));
     }
-    for name in &plan.update {
-        let Some(desired) = desired.get(name) else {
+    for name in &step.plan.update {
+        let Some(desired) = step.desired.get(name) else {
             continue;
         };
-        let spec = specs.entry(name).or_insert_with(|| json!({}));
+        let spec = specs.entry(name.clone()).or_insert_with(|| json!({}));
         spec["state"] = BindingState::Bound.as_str().into();
         spec["resourceSnapshotName"] = desired.resource_snapshot.as_str().into();
         spec["clusterResourceOverrideSnapshots"] = json!(desired.cluster_overrides);
         spec["resourceOverrideSnapshots"] = json!(desired.overrides);
     }
+    specs
+}
+
+fn roll_out(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    round: &mut HubRound,
+) -> Result<(), DecideError> {
+    let step = rollout_step(view, placement)?;
+    let specs = rollout_specs(view, placement, &step);
+    let plan = step.plan;
+    round.problem = step.problem.map(|problem| problem.to_string());
+    if let Some(least) = plan.wait {
+        wait(round, least);
+    }
+    let kind = view.scope.binding();
+    let find = |name: &String| view.bindings.iter().find(|one| one.metadata.name == *name);
     let orphaned = view.bindings.iter().filter(|one| {
         let cluster = view.clusters.get(&one.spec.target_cluster);
         one.spec.state == BindingState::Unscheduled
@@ -539,7 +586,7 @@ fn roll_out(
     let removed: Vec<HubWrite> = removed.collect();
     let is_removed = |name: &str| plan.remove.iter().any(|removed| removed == name);
     let updated = specs.into_iter().filter_map(|(name, spec)| {
-        let binding = find(name).filter(|_| !is_removed(name))?;
+        let binding = find(&name).filter(|_| !is_removed(&name))?;
         let patch = json!({"spec": spec});
         Some(HubWrite::patch_known(kind, &binding.metadata, patch))
     });

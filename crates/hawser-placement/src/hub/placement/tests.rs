@@ -328,7 +328,6 @@ fn writes_follow_the_order_of_a_rollout() {
             "create ClusterResourceSnapshot",
             "create ClusterResourceBinding",
             "status ClusterSchedulingPolicySnapshot",
-            "patch ClusterResourceBinding",
             "create Work",
             "status ClusterResourceBinding",
             "status ClusterResourcePlacement",
