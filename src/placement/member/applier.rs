@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use hawser_placement::apply::compare;
+use hawser_placement::names::{PARENT_NAMESPACE, PARENT_PLACEMENT};
 use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Table};
 use hawser_runtime::cluster::events::Recorder;
 use hawser_runtime::cluster::feed::{EventHandler, Pace};
@@ -18,7 +19,7 @@ use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
 use hawser_sync::{Key, Seen, Store as _};
-use kube_lang::object::Gvk;
+use kube_lang::object::{Gvk, Object};
 
 use super::acting::Shared;
 use super::numbers::MemberMetrics;
@@ -42,11 +43,22 @@ pub enum Phase {
     Leaving,
 }
 
+/// The labels by which a Work belongs to a placement.
+type Parent = [Option<String>; 2];
+
+/// The labels by which a Work belongs to a placement: its name and its namespace.
+pub fn parent(work: &Object) -> Parent {
+    [PARENT_PLACEMENT, PARENT_NAMESPACE].map(|key| work.label(key).map(str::to_owned))
+}
+
 /// Maps events to Works.
 pub struct WorkEvents {
     pub queue: Queue<Arc<str>>,
     /// The Works that place an object.
     placed: RwLock<HashMap<Key, BTreeSet<Arc<str>>>>,
+    /// Works whose left-overs wait until the other Works of their placement are about the same snapshot, with the
+    /// labels of the placement.
+    waiting: Mutex<HashMap<Arc<str>, Parent>>,
     /// The object of the membership, or a Work of a member that leaves, has changed.
     pub membership: Notify,
     pub phase: watch::Sender<Phase>,
@@ -72,11 +84,28 @@ impl WorkEvents {
         if key.kind == *WORK || key.kind == *APPLIED_WORK {
             add(&key.name);
         }
+        if key.kind == *WORK {
+            let waiting = self.waiting.lock();
+            if !waiting.is_empty() {
+                let parent = parent(&change.object);
+                let siblings = waiting.iter().filter(|(_, of)| **of == parent);
+                siblings.for_each(|(work, _)| add(work));
+            }
+        }
         if MemberSides::is_hub(&key.side) {
             self.membership.notify_one();
         } else if let Some(works) = self.placed.read().get(key) {
             works.iter().for_each(add);
         }
+    }
+
+    /// Notes whether a Work waits for the other Works of its placement.
+    pub fn wait_for_siblings(&self, work: &Arc<str>, of: Option<Parent>) {
+        let mut waiting = self.waiting.lock();
+        match of {
+            Some(parent) => waiting.insert(Arc::clone(work), parent),
+            None => waiting.remove(work),
+        };
     }
 
     /// Queues the other Works that the answers to a pass concern: no event of a watch reports these changes again.
@@ -138,6 +167,7 @@ impl Applier {
         let events = Arc::new(WorkEvents {
             queue: Queue::new(WORKERS),
             placed: RwLock::default(),
+            waiting: Mutex::default(),
             membership: Notify::new(),
             phase: watch::Sender::default(),
         });
@@ -243,6 +273,7 @@ impl Applier {
 
     /// Forgets a Work that is gone.
     pub fn forget(&self, work: &Arc<str>) {
+        self.events.wait_for_siblings(work, None);
         self.note(work, HashSet::new());
     }
 

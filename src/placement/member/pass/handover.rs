@@ -7,24 +7,21 @@ use serde_json::Value;
 use tracing::warn;
 
 use hawser_placement::apply::{self, Owner, Reason};
-use hawser_placement::names::{PARENT_NAMESPACE, PARENT_PLACEMENT, PARENT_SNAPSHOT};
+use hawser_placement::names::PARENT_SNAPSHOT;
 use hawser_placement::types::work::{AppliedResource, AppliedWork, Work, WorkResourceIdentifier};
 use hawser_sync::{Answer, Failure, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
+use super::super::applier::parent;
 use super::{Item, ManifestIdentity, WorkPass, WorkPassError, identity, owned_by};
 
 impl WorkPass<'_> {
     /// The other Works of the placement, without those in deletion.
     fn siblings(&self, work: &Object) -> Vec<Arc<Object>> {
-        if work.label(PARENT_PLACEMENT).is_none() {
+        let placement = parent(work);
+        if placement[0].is_none() {
             return Vec::new();
         }
-        let is_sibling = |other: &Object| {
-            [PARENT_PLACEMENT, PARENT_NAMESPACE]
-                .iter()
-                .all(|key| other.label(key) == work.label(key))
-        };
         let others = self.at.names().into_iter();
         let others = others.filter(|name| name != self.name);
         let others =
@@ -32,7 +29,8 @@ impl WorkPass<'_> {
                 Seen::Present(other) => Some(other),
                 Seen::Absent | Seen::Unknown => None,
             });
-        let of_placement = others.filter(|other| !other.in_deletion() && is_sibling(other));
+        let of_placement =
+            others.filter(|other| !other.in_deletion() && parent(other) == placement);
         of_placement.collect()
     }
 
@@ -49,10 +47,6 @@ impl WorkPass<'_> {
             .iter()
             .map(|item| identity(&item.identifier))
             .collect();
-        // The object of a manifest that cannot be read is not known: it could be any.
-        let is_readable = |item: &Item| !matches!(&item.place, Err((Reason::DecodingErred, _)));
-        let siblings = self.siblings(object);
-        let is_known = items.iter().all(is_readable) && !is_moving(object, &siblings);
         let mut left: BTreeMap<ManifestIdentity, AppliedResource> = BTreeMap::new();
         let from_work = work
             .status
@@ -74,6 +68,18 @@ impl WorkPass<'_> {
                 left.entry(id).or_insert(one);
             }
         }
+        let events = &self.at.events;
+        // Asked for first: what changes from now on is another pass.
+        let waits = (!left.is_empty()).then(|| parent(object));
+        events.wait_for_siblings(self.name, waits);
+        let siblings = self.siblings(object);
+        let is_moving = is_moving(object, &siblings);
+        if !is_moving {
+            events.wait_for_siblings(self.name, None);
+        }
+        // The object of a manifest that cannot be read is not known: it could be any.
+        let is_readable = |item: &Item| !matches!(&item.place, Err((Reason::DecodingErred, _)));
+        let is_known = items.iter().all(is_readable) && !is_moving;
         let mut stuck = Vec::new();
         for one in left.into_values() {
             if !is_known {
