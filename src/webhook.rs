@@ -178,6 +178,8 @@ impl WebhookServer {
                     found["metadata"]["ownerReferences"] = json!(owner);
                 }
                 Call::put(path, &found)
+            } else if wanted["webhooks"] == json!([]) {
+                continue;
             } else {
                 if owner.is_some() {
                     wanted["metadata"]["ownerReferences"] = json!(owner);

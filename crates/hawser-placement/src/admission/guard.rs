@@ -8,7 +8,7 @@ use crate::types::CLUSTER_GROUP;
 use crate::types::cluster::MemberCluster;
 
 /// The name of the configuration, which is the original's.
-const NAME: &str = "fleet-guard-rail-webhook-configuration";
+pub(super) const NAME: &str = "fleet-guard-rail-webhook-configuration";
 pub(super) const PATH: &str = "/validate-fleet-guard-rail";
 
 /// Groups that may change everything.

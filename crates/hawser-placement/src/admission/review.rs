@@ -233,10 +233,12 @@ pub fn configurations(
             of(mutating, MUTATION, vec![defaults]),
         ),
     ];
-    all.extend(guards.rail.as_ref().map(|rail| {
-        let guard = guard::configuration(rail, address, bundle);
-        ("validatingwebhookconfigurations", guard)
-    }));
+    let guard = match &guards.rail {
+        Some(rail) => guard::configuration(rail, address, bundle),
+        // The configuration of a guard rail that was turned off has no webhooks.
+        None => of(validating, guard::NAME, Vec::new()),
+    };
+    all.push(("validatingwebhookconfigurations", guard));
     all
 }
 
