@@ -347,6 +347,23 @@ fn overrides_keep_their_placement() {
 }
 
 #[test]
+fn an_override_of_a_namespace_is_about_both_kinds_of_placement_if_it_names_no_scope() {
+    for (kind, scope) in [
+        ("ClusterResourceOverride", json!("Cluster")),
+        ("ResourceOverride", Value::Null),
+    ] {
+        let mut object = json!({"spec": {"placement": {"name": "p"}}});
+        version(kind, "v1").schema.default(&mut object);
+        assert_eq!(object["spec"]["placement"]["scope"], scope, "{kind}");
+    }
+    let mut snapshot = json!({"spec": {"overrideSpec": {"placement": {"name": "p"}}}});
+    let version = version("ResourceOverrideSnapshot", "v1");
+    version.schema.default(&mut snapshot);
+    let placement = &snapshot["spec"]["overrideSpec"]["placement"];
+    assert_eq!(*placement, json!({"name": "p"}));
+}
+
+#[test]
 fn members_have_short_names_and_v1_has_fewer_fields() {
     let member = version("MemberCluster", "v1beta1");
     let mut object = json!({
