@@ -219,8 +219,8 @@ pub struct Application<'a> {
 }
 
 impl GuardedClient {
-    /// Applies an object; returns the answer, and what it changed in the cache. A refusal has the message of the server, for example about conflicts with other managers, a
-    /// webhook or a missing namespace.
+    /// Applies an object; returns the answer, and what it changed in the cache. A refusal has the message of the server,
+    /// for example about conflicts with other managers, a webhook or a missing namespace.
     pub async fn apply(
         &self,
         router: &dyn Router,
