@@ -56,25 +56,40 @@ impl WorkEvents {
     fn add(&self, work: &Arc<str>, urgency: Urgency) {
         self.queue.add(Arc::clone(work), urgency);
     }
-}
 
-impl EventHandler for WorkEvents {
-    fn changed(&self, table: &Arc<Table>, change: Change) {
+    /// Queues the Works that a change concerns, except the one whose pass wrote it.
+    fn note(&self, change: &Change, writer: Option<&Arc<str>>) {
         let urgency = match change.what {
             ChangeType::Initial => Urgency::Initial,
             ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
         let key = &change.key;
-        if key.kind == *WORK || key.kind == *APPLIED_WORK {
-            self.add(&key.name, urgency);
-        }
-        if MemberSides::is_hub(table.side()) {
-            self.membership.notify_one();
-        } else if let Some(works) = self.placed.read().get(key) {
-            for work in works {
+        let add = |work: &Arc<str>| {
+            if writer != Some(work) {
                 self.add(work, urgency);
             }
+        };
+        if key.kind == *WORK || key.kind == *APPLIED_WORK {
+            add(&key.name);
         }
+        if MemberSides::is_hub(&key.side) {
+            self.membership.notify_one();
+        } else if let Some(works) = self.placed.read().get(key) {
+            works.iter().for_each(add);
+        }
+    }
+
+    /// Queues the other Works that the answers to a pass concern: no event of a watch reports these changes again.
+    pub fn learned(&self, writer: &Arc<str>, changes: &[Change]) {
+        for change in changes {
+            self.note(change, Some(writer));
+        }
+    }
+}
+
+impl EventHandler for WorkEvents {
+    fn changed(&self, _: &Arc<Table>, change: Change) {
+        self.note(&change, None);
     }
 
     fn completed(&self, table: &Arc<Table>) {

@@ -219,14 +219,14 @@ pub struct Application<'a> {
 }
 
 impl GuardedClient {
-    /// Applies an object. A refusal has the message of the server, for example about conflicts with other managers, a
+    /// Applies an object; returns the answer, and what it changed in the cache. A refusal has the message of the server, for example about conflicts with other managers, a
     /// webhook or a missing namespace.
     pub async fn apply(
         &self,
         router: &dyn Router,
         is_wanted: &Guard<'_>,
         application: &Application<'_>,
-    ) -> Result<Answer, WriteConflict> {
+    ) -> Result<(Answer, Vec<Change>), WriteConflict> {
         let key = application.key;
         let request = Request::Patch {
             key: key.clone(),
@@ -239,7 +239,7 @@ impl GuardedClient {
         };
         let scope = key.scope();
         let Some(endpoint) = router.endpoint(&scope) else {
-            return Ok(no_endpoint(&scope));
+            return Ok((no_endpoint(&scope), Vec::new()));
         };
         let all = collection(&key.kind, key.namespace.as_deref(), &endpoint.resource);
         let force = application.force;
@@ -269,14 +269,16 @@ impl GuardedClient {
             Err(error) => failed_call(&error),
         };
         if let Answer::Failed(failure) = answer {
-            return Ok(Answer::Failed(self.clean(failure, &request)));
+            let cleaned = Answer::Failed(self.clean(failure, &request));
+            return Ok((cleaned, Vec::new()));
         }
-        if let Some(imposed) = imposed {
-            let now = self.started.elapsed();
-            self.contests.lock().made(None, imposed, now);
-            self.cache.learn(&request, &answer);
-        }
-        Ok(answer)
+        let Some(imposed) = imposed else {
+            return Ok((answer, Vec::new()));
+        };
+        let now = self.started.elapsed();
+        self.contests.lock().made(None, imposed, now);
+        let changes = self.cache.learn(&request, &answer);
+        Ok((answer, changes))
     }
 }
 

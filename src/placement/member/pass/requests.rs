@@ -96,7 +96,10 @@ impl WorkPass<'_> {
             .send(&*self.at.sides, None, &is_wanted, request)
             .await;
         match sent {
-            Ok((answer, _)) => Ok(answer),
+            Ok((answer, changes)) => {
+                self.at.events.learned(self.name, &changes);
+                Ok(answer)
+            }
             Err(contest) => Ok(Answer::Failed(self.postpone(contest))),
         }
     }
@@ -111,11 +114,12 @@ impl WorkPass<'_> {
             .client
             .apply(&*self.at.sides, &is_wanted, application)
             .await;
-        match sent {
-            Ok(Answer::Object(object)) => Ok(object),
-            Ok(Answer::Failed(failure)) => Err(failure),
-            Ok(Answer::Gone | Answer::Listed(_)) => Err(Failure::NotFound),
-            Err(contest) => Err(self.postpone(contest)),
+        let (answer, changes) = sent.map_err(|contest| self.postpone(contest))?;
+        self.at.events.learned(self.name, &changes);
+        match answer {
+            Answer::Object(object) => Ok(object),
+            Answer::Failed(failure) => Err(failure),
+            Answer::Gone | Answer::Listed(_) => Err(Failure::NotFound),
         }
     }
 
