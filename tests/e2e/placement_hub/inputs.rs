@@ -10,7 +10,7 @@ use super::world::{
     CLUSTER, PLACEMENT, World, crp, is_available, namespace_selector, reasons, report_member_at,
     works,
 };
-use super::{bindings, names, snapshots, world::until_count};
+use super::{bindings, names, world::until_count};
 
 fn fixed(members: &[&str]) -> Value {
     json!({"placementType": "PickFixed", "clusterNames": members})
@@ -321,7 +321,8 @@ async fn snapshots_that_are_lost_are_made_again_and_works_that_are_doubled_are_t
         json!({"policy": fixed(&["lost-1"]), "resourceSelectors": namespace_selector("lost")});
     world.place("lost", spec).await?;
     // The snapshot of a hub that has not heard of all ConfigMaps yet is followed by another one.
-    let placed = way.until(&crp("lost"), |placement| {
+    let path = crp("lost");
+    let placed = way.until(&path, |placement| {
         let selected = placement["status"]["selectedResources"].as_array();
         selected.is_some_and(|all| all.len() == 3) && is_available(placement)
     });
