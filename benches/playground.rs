@@ -75,7 +75,7 @@ async fn main() -> Result<()> {
         ours["resident_megabytes"] = resident(&playground)?.into();
         playground.stop(SOON).await?;
 
-        let cluster = ServiceCluster::start().await?;
+        let cluster = ServiceCluster::start().await?.single_use();
         let mut theirs = measure(cluster.admin().kubeconfig_file(), directory.path()).await?;
         let mut memory = 0.0;
         for component in [Component::ApiServer, Component::Etcd] {

@@ -75,7 +75,7 @@ impl World {
         let directory = tempfile::tempdir()?;
         let (cluster, service, kubeconfig) = match service {
             Service::Real => {
-                let cluster = ServiceCluster::start().await?;
+                let cluster = ServiceCluster::start().await?.single_use();
                 let plane = Plane::new(cluster.admin().client()?);
                 let file = cluster.admin().kubeconfig_file().to_owned();
                 (Some(cluster), plane, fs::read_to_string(file)?)

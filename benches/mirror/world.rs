@@ -79,6 +79,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn start() -> Result<Self> {
         let (cloud, robot) = tokio::try_join!(ServiceCluster::start(), ServiceCluster::start())?;
+        let (cloud, robot) = (cloud.single_use(), robot.single_use());
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let crd = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

@@ -53,11 +53,13 @@ fn says(type_: &'static str) -> impl Fn(&DynamicObject) -> String {
 
 impl Fleet {
     pub(crate) async fn start() -> Result<Self> {
-        let cluster = || {
-            ServiceCluster::start_with(Options {
+        let cluster = async || {
+            let options = Options {
                 controllers: Controllers::None,
                 ..Options::default()
-            })
+            };
+            let started = ServiceCluster::start_with(options).await?;
+            anyhow::Ok(started.single_use())
         };
         let (hub, one, two) = tokio::try_join!(cluster(), cluster(), cluster())?;
         let file = repository().join("crds/kubernetes-fleet.io.yaml");

@@ -1,11 +1,13 @@
 //! A service cluster: a real etcd and a real kube-apiserver, with TLS and RBAC, on loopback ports.
 //! Its servers can be stopped, killed and started again, on the same ports with the same data.
+//! One that a test has left as it was, except for its objects, is emptied for another test.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +25,7 @@ use crate::certificates::{Authority, Certified, token_keys};
 use crate::eventually::{SOON, within};
 use crate::names::unique;
 use crate::place::Place;
+use crate::pool::{self, FreshState};
 use crate::ports::Port;
 use crate::process::{Exit, Launch, Process};
 
@@ -38,7 +41,7 @@ pub enum Component {
 }
 
 /// What a cluster is made of beyond etcd and kube-apiserver.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
     /// Whether namespaces empty themselves, owners' dependents are collected, and so on.
     pub controllers: Controllers,
@@ -54,11 +57,19 @@ pub enum Controllers {
     All,
 }
 
-/// A running cluster. Dropping it ends its servers and removes its data; its logs stay if the
-/// thread is panicking.
+/// A running cluster. Dropping it keeps it for another test, unless it was disturbed or its test failed: then its
+/// servers end and its data is removed. The logs of a failed test stay.
 ///
 /// What disturbs the servers takes `&mut self`, so that nothing disturbs the shared cluster.
 pub struct ServiceCluster {
+    /// `None` only while it is dropped.
+    servers: Option<Servers>,
+    /// The state to which it can be reset; `None` if it was disturbed.
+    fresh: Option<FreshState>,
+}
+
+/// The servers of a cluster, and what they are made of.
+pub struct Servers {
     // Fields are dropped in this order: servers before the directories they write to.
     processes: BTreeMap<Component, Process>,
     options: Options,
@@ -76,14 +87,35 @@ impl ServiceCluster {
         Self::start_with(Options::default()).await
     }
 
+    /// A cluster of the caller's own, one that another test has left if there is one.
     pub async fn start_with(options: Options) -> Result<Self> {
-        let mut cluster = Self::prepare(options)?;
-        cluster.restart(Component::Etcd).await?;
-        cluster.restart(Component::ApiServer).await?;
-        if cluster.options.controllers == Controllers::All {
-            cluster.restart(Component::ControllerManager).await?;
+        while let Some((servers, fresh)) = pool::take(&options) {
+            // What cannot be reset ends here.
+            if let Ok(fresh) = fresh.reset(&servers).await {
+                return Ok(Self {
+                    servers: Some(servers),
+                    fresh: Some(fresh),
+                });
+            }
         }
-        Ok(cluster)
+        let mut servers = Servers::prepare(options)?;
+        servers.restart(Component::Etcd).await?;
+        servers.restart(Component::ApiServer).await?;
+        if servers.options.controllers == Controllers::All {
+            servers.restart(Component::ControllerManager).await?;
+        }
+        let fresh = FreshState::of(&servers).await?;
+        Ok(Self {
+            servers: Some(servers),
+            fresh: Some(fresh),
+        })
+    }
+
+    /// The cluster, which no other user gets: for measurements, which begin with new servers.
+    #[must_use]
+    pub fn single_use(mut self) -> Self {
+        self.fresh = None;
+        self
     }
 
     /// The cluster that all tests of this process share; it ends with the process. Tests keep apart
@@ -100,6 +132,51 @@ impl ServiceCluster {
                 Ok(cluster)
             })
             .await
+    }
+
+    /// Ends a server by SIGTERM.
+    pub async fn stop(&mut self, component: Component) -> Result<Exit> {
+        let process = self.disturb().take(component)?;
+        process.stop(SOON).await
+    }
+
+    /// Ends a server by SIGKILL.
+    pub async fn kill(&mut self, component: Component) -> Result<Exit> {
+        let process = self.disturb().take(component)?;
+        process.kill().await
+    }
+
+    /// Starts a server that was stopped, killed or never ran, and awaits that it is ready; one that
+    /// runs is killed before.
+    pub async fn restart(&mut self, component: Component) -> Result<()> {
+        self.disturb().restart(component).await
+    }
+
+    fn disturb(&mut self) -> &mut Servers {
+        self.fresh = None;
+        self.servers.as_mut().expect(PRESENT)
+    }
+}
+
+/// Why a cluster has servers.
+const PRESENT: &str = "only dropping takes the servers";
+
+impl Deref for ServiceCluster {
+    type Target = Servers;
+
+    fn deref(&self) -> &Servers {
+        self.servers.as_ref().expect(PRESENT)
+    }
+}
+
+impl Servers {
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Where etcd listens.
+    pub(crate) fn etcd_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.etcd_port.number())
     }
 
     /// Where kube-apiserver listens.
@@ -190,21 +267,7 @@ impl ServiceCluster {
         Ok(())
     }
 
-    /// Ends a server by SIGTERM.
-    pub async fn stop(&mut self, component: Component) -> Result<Exit> {
-        let process = self.take(component)?;
-        process.stop(SOON).await
-    }
-
-    /// Ends a server by SIGKILL.
-    pub async fn kill(&mut self, component: Component) -> Result<Exit> {
-        let process = self.take(component)?;
-        process.kill().await
-    }
-
-    /// Starts a server that was stopped, killed or never ran, and awaits that it is ready; one that
-    /// runs is killed before.
-    pub async fn restart(&mut self, component: Component) -> Result<()> {
+    async fn restart(&mut self, component: Component) -> Result<()> {
         drop(self.processes.remove(&component));
         let log = self.place.logs().join(format!("{component}.log"));
         let process = Launch::new(component.to_string(), binaries::find(component.program())?)
@@ -261,7 +324,7 @@ impl ServiceCluster {
 
     fn args(&self, component: Component) -> Vec<String> {
         let file = |name: &str| -> String { self.file(name).display().to_string() };
-        let etcd = format!("http://127.0.0.1:{}", self.etcd_port.number());
+        let etcd = self.etcd_url();
         match component {
             Component::Etcd => vec![
                 format!("--data-dir={}", file("etcd")),
@@ -341,6 +404,15 @@ impl ServiceCluster {
 }
 
 impl Drop for ServiceCluster {
+    fn drop(&mut self) {
+        let (servers, fresh) = (self.servers.take(), self.fresh.take());
+        if let (Some(servers), Some(fresh), false) = (servers, fresh, thread::panicking()) {
+            pool::put(servers, fresh);
+        }
+    }
+}
+
+impl Drop for Servers {
     fn drop(&mut self) {
         self.processes.clear();
         if thread::panicking() {

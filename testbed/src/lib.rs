@@ -35,6 +35,7 @@ pub mod generated;
 pub mod link;
 pub mod names;
 mod place;
+mod pool;
 pub mod ports;
 pub mod process;
 pub mod shared;

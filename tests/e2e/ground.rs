@@ -8,8 +8,8 @@ use std::{env, fs, thread};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch,
@@ -314,6 +314,63 @@ async fn a_live_watcher_loses_nothing_when_kube_apiserver_is_killed_and_restarte
         "{missed:?} without a new list"
     );
     assert!(!deleted.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cluster_that_a_test_leaves_is_empty_for_the_next_one() -> Result<()> {
+    // No other test has this option.
+    let options = testbed::Options {
+        api_server_args: vec!["--max-requests-inflight=401".to_owned()],
+        ..testbed::Options::default()
+    };
+    let group = format!("{}.example.org", unique("left"));
+    let (crd, resource) = boats(&group);
+    let mut directories = BTreeSet::new();
+    for _ in 0..3 {
+        let cluster = ServiceCluster::start_with(options.clone()).await?;
+        directories.insert(cluster.directory().to_owned());
+        let client = cluster.admin().client()?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let before = namespaces.list(&ListParams::default()).await?;
+        let names = before.iter().filter_map(|one| one.metadata.name.as_deref());
+        let own = ["default", "kube-node-lease", "kube-public", "kube-system"];
+        assert_eq!(names.collect::<Vec<_>>(), own);
+        let default = namespaces.get("default").await?;
+        assert!(
+            !default
+                .metadata
+                .labels
+                .unwrap_or_default()
+                .contains_key("left")
+        );
+        let roles: Api<ClusterRole> = Api::all(client.clone());
+        assert!(roles.get_opt("left").await?.is_none());
+        roles.get("view").await?;
+
+        cluster.install_crd(&crd).await?;
+        let boats: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &resource);
+        assert!(boats.list(&ListParams::default()).await?.items.is_empty());
+        let boat = DynamicObject::new("ketch", &resource).data(json!({ "spec": { "masts": 1 } }));
+        boats.create(&PostParams::default(), &boat).await?;
+        cluster.namespace("left").await?;
+        let role: ClusterRole = typed(json!({ "metadata": { "name": "left" } }));
+        roles.create(&PostParams::default(), &role).await?;
+        roles.delete("view", &DeleteParams::default()).await?;
+        let label = Patch::Merge(json!({ "metadata": { "labels": { "left": "here" } } }));
+        namespaces
+            .patch("default", &PatchParams::default(), &label)
+            .await?;
+    }
+    assert_eq!(directories.len(), 1, "it is the same cluster");
+    let mut cluster = ServiceCluster::start_with(options.clone()).await?;
+    cluster.restart(Component::ApiServer).await?;
+    drop(cluster);
+    let cluster = ServiceCluster::start_with(options).await?;
+    assert!(
+        !directories.contains(cluster.directory()),
+        "it was disturbed"
+    );
     Ok(())
 }
 
