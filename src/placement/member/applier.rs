@@ -338,3 +338,136 @@ impl Reconciler for Applier {
         self.numbers.metrics.worked("work", waited, took, outcome);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use hawser_placement::availability::JobTracking;
+    use hawser_placement::types::definitions::definitions;
+    use hawser_runtime::cluster::connection::Call;
+    use hawser_runtime::cluster::events;
+    use hawser_runtime::cluster::ground::{Ground, fault};
+    use hawser_runtime::cluster::wire::collection;
+    use jiff::Timestamp;
+    use kcp_playground::server::{Action, When};
+
+    use super::super::sides::MemberAccess;
+    use super::*;
+
+    fn work_of(name: &str, placement: &str) -> Value {
+        json!({
+            "apiVersion": WORK.api_version(), "kind": "Work",
+            "metadata": {"name": name, "namespace": "fleet-member-m", "labels": {PARENT_PLACEMENT: placement}},
+            "spec": {"workload": {"manifests": []}},
+        })
+    }
+
+    /// An agent at a playground that is hub and member.
+    async fn applier(ground: &Ground) -> Arc<Applier> {
+        for definition in &definitions() {
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            let made = ground.service.ask(Call::post(path, definition)).await;
+            made.unwrap();
+        }
+        let namespace = json!({"metadata": {"name": "fleet-member-m"}});
+        let made = ground
+            .service
+            .ask(Call::post("/api/v1/namespaces", &namespace));
+        made.await.unwrap();
+        let config = ground.service_config().await;
+        let access = MemberAccess::new(ground.service.clone(), &config);
+        let sides = MemberSides::new("m", ground.service.clone(), access);
+        let shared = Shared {
+            hub: ground.service.clone(),
+            rules: MemberRules {
+                jobs: JobTracking::NotTracked,
+                reports_namespaces: false,
+                deletion_wait: Duration::ZERO,
+            },
+            numbers: MemberMetrics::new(),
+            recorder: events::line(Timestamp::now).0,
+        };
+        let applier = Applier::new(&sides, &shared);
+        for watch in &applier.own {
+            watch.completed().await;
+        }
+        applier.enter(Phase::Joined);
+        applier
+    }
+
+    #[tokio::test]
+    async fn a_work_that_waits_for_its_siblings_is_woken_by_them() {
+        let events = WorkEvents {
+            queue: Queue::new(WORKERS),
+            placed: RwLock::default(),
+            waiting: Mutex::default(),
+            membership: Notify::new(),
+            phase: watch::Sender::default(),
+        };
+        let woken = |name: &str, placement: &str| {
+            let object = Object::new(work_of(name, placement)).unwrap();
+            let key = hawser_sync::Scope::new(&hawser_sync::Side::new("hub"), &WORK, "");
+            events.note(
+                &Change {
+                    key: key.key(Some("fleet-member-m"), name),
+                    object: object.into(),
+                    what: ChangeType::Changed,
+                },
+                None,
+            );
+            let works = iter::from_fn(|| events.queue.next().now_or_never().flatten());
+            let names = works.map(|work| {
+                let name = work.key.to_string();
+                events.queue.done(work, Outcome::Settled);
+                name
+            });
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            names
+        };
+        let waits = parent(&Object::new(work_of("a", "p")).unwrap());
+        events.wait_for_siblings(&"a".into(), Some(waits));
+        assert_eq!(woken("b", "p"), ["a", "b"]);
+        assert_eq!(woken("c", "other"), ["c"]);
+        assert_eq!(woken("a", "p"), ["a"]);
+        events.wait_for_siblings(&"a".into(), None);
+        assert_eq!(woken("b", "p"), ["b"]);
+    }
+
+    #[tokio::test]
+    async fn objects_of_a_kind_that_cannot_be_watched_are_looked_at_from_time_to_time() {
+        let ground = Ground::start().await;
+        let refused = || Action::Status {
+            code: 403,
+            when: When::Before,
+        };
+        for verb in ["list", "watch"] {
+            let faults = ground.playground.faults();
+            faults.add(fault(verb, "configmaps", refused()));
+        }
+        let applier = applier(&ground).await;
+        let of = |kind: &str, name: &str| {
+            let manifest = json!({
+                "apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"},
+            });
+            let mut work = work_of(name, "p");
+            work["spec"]["workload"]["manifests"] = json!([manifest]);
+            work
+        };
+        let mut outcomes = Vec::new();
+        for (kind, name) in [("ConfigMap", "unwatched"), ("Secret", "watched")] {
+            let all = collection(&WORK, Some("fleet-member-m"), "works");
+            let made = ground.service.ask(Call::post(all, &of(kind, name))).await;
+            made.unwrap();
+            let queued = applier.events.queue.next().await.unwrap();
+            outcomes.push(applier.reconcile(&queued).await);
+            applier.events.queue.done(queued, Outcome::Settled);
+        }
+        let later = Duration::from_mins(15);
+        assert_eq!(outcomes, [Outcome::Again(later), Outcome::Settled]);
+    }
+}

@@ -367,6 +367,44 @@ async fn evictions_are_executed_within_the_budget_of_the_placement() -> Result<(
 }
 
 #[tokio::test]
+async fn the_namespace_and_the_role_of_a_member_come_back() -> Result<()> {
+    let mut world = World::start().await?;
+    world.join(&["lost"], json!({})).await?;
+    let way = world.way()?;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/fleet-member-lost";
+    let (role, rolebinding) = (
+        format!("{rbac}/roles/fleet-role-lost"),
+        format!("{rbac}/rolebindings/fleet-rolebinding-lost"),
+    );
+    // Each process looks at them at its first pass.
+    let process = world.process.take().context("a hub")?;
+    process.kill().await?;
+    way.delete(&role).await?;
+    way.delete(&rolebinding).await?;
+    world.launch()?;
+    way.until_there(&role).await;
+    way.until_there(&rolebinding).await;
+    // Nobody else removes what is in a namespace, or lets it go.
+    let namespace = "/api/v1/namespaces/fleet-member-lost";
+    let internal = format!("{CLUSTER}/namespaces/fleet-member-lost/internalmemberclusters/lost");
+    way.delete(namespace).await?;
+    way.delete(&role).await?;
+    way.delete(&internal).await?;
+    let mut deleted = way
+        .get(namespace)
+        .await?
+        .context("a namespace in deletion")?;
+    deleted["spec"]["finalizers"] = json!([]);
+    way.replace(&format!("{namespace}/finalize"), &deleted)
+        .await?;
+    let is_new = |found: &Value| found["metadata"]["uid"] != deleted["metadata"]["uid"];
+    way.until(namespace, is_new).await;
+    way.until_there(&role).await;
+    way.until_there(&internal).await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_second_hub_takes_over_and_a_silent_member_is_let_go_in_time() -> Result<()> {
     let flags = [
         "--leader-elect=true",

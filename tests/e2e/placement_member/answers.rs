@@ -65,6 +65,50 @@ async fn a_manifest_whose_kind_is_out_of_order_holds_up_no_other() -> Result<()>
 }
 
 #[tokio::test]
+async fn a_dry_run_that_fails_is_repeated_and_reports_no_difference() -> Result<()> {
+    let fleet = PlayedFleet::start().await?;
+    let [hub, member] = &fleet.ways;
+    let cases = [
+        (
+            json!({"type": "ReportDiff"}),
+            ("DiffReported", "FailedToReportDiff", "FoundDiff"),
+        ),
+        (
+            json!({"whenToTakeOver": "IfNoDiff"}),
+            ("Applied", "FailedToTakeOver", "FailedToTakeOver"),
+        ),
+    ];
+    for (strategy, (type_, failed, found)) in cases {
+        let name = unique("rehearsed");
+        let text = |text: &str| Some(text.to_owned());
+        let matcher = Matcher {
+            verb: text("patch"),
+            resource: text("configmaps"),
+            name: text(&name),
+            ..Matcher::default()
+        };
+        let (code, when) = (500, When::Before);
+        let fault = Fault::new(matcher, Action::Status { code, when });
+        fleet.playgrounds[1].faults().add(fault);
+        let foreign = config_map("default", &name, &json!({"a": "2"}));
+        member.create(&config_maps("default"), &foreign).await?;
+        let manifest = config_map("default", &name, &json!({"a": "1"}));
+        hub.create(WORKS, &work(&name, &[manifest], &strategy))
+            .await?;
+        let path = format!("{WORKS}/{name}");
+        let has = |work: &Value, reason: &str| manifest_reason(work, 0, type_) == reason;
+        let diffs = |work: &Value| work["status"]["manifestConditions"][0]["diffDetails"].clone();
+        let said = hub.until(&path, |work| has(work, failed)).await;
+        assert_eq!(diffs(&said), Value::Null, "{said:#}");
+        // Nothing but the time wakes the Work.
+        fleet.playgrounds[1].faults().clear();
+        let compared = |work: &Value| has(work, found) && !diffs(work).is_null();
+        hub.until(&path, compared).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_object_that_a_webhook_changes_is_not_applied_over_and_over() -> Result<()> {
     let mut fleet = PlayedFleet::start().await?;
     let name = unique("hooked");

@@ -453,6 +453,15 @@ mod tests {
     }
 
     #[test]
+    fn a_guard_rail_that_is_turned_off_has_no_webhooks() {
+        let address = WebhookAddress::Url("https://127.0.0.1:9443".into());
+        let made = configurations(&HubGuards::default(), &address, "Y2E=");
+        let found = made.iter().map(|(_, one)| one);
+        let mut rails = found.filter(|one| one["metadata"]["name"] == guard::NAME);
+        assert_eq!(rails.next().unwrap()["webhooks"], json!([]));
+    }
+
+    #[test]
     fn every_path_of_the_configurations_is_answered() {
         let address = WebhookAddress::Url("https://127.0.0.1:9443".into());
         let paths = |guards: &HubGuards| {
