@@ -396,7 +396,7 @@ async fn a_client_that_hides_contents_has_none_in_its_failures() {
         dry_run: false,
     };
     let applied = client.apply(&wired.wire, &|| Ok(()), &application).await;
-    for told in [refused(sent.unwrap().0), refused(applied.unwrap())] {
+    for told in [refused(sent.unwrap().0), refused(applied.unwrap().0)] {
         assert!(
             told.contains("metadata.labels: Invalid value: \"…\""),
             "{told}"
