@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command, CommandFactory as _};
 use clap_complete::{Shell, generate};
 
 use super::Cli;
@@ -24,8 +24,67 @@ pub(super) struct CompletionArgs {
 
 pub(super) fn run(args: &CompletionArgs) -> ExitCode {
     let mut script = Vec::new();
-    generate(args.shell, &mut Cli::command(), "hawser", &mut script);
+    write_script(args.shell, &mut script);
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(&script);
     ExitCode::SUCCESS
+}
+
+fn write_script(shell: Shell, script: &mut Vec<u8>) {
+    let mut command = shown(&Cli::command()).version(env!("CARGO_PKG_VERSION"));
+    generate(shell, &mut command, "hawser", script);
+}
+
+/// The command without what its help hides: the generator offers all flags.
+fn shown(command: &Command) -> Command {
+    let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let commands = command.get_subcommands().filter(|one| !one.is_hide_set());
+    // A command has a static name. This process writes one script and ends.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let about = command.get_about().cloned().unwrap_or_default();
+    Command::new(name)
+        .about(about)
+        .args(args.cloned())
+        .subcommands(commands.map(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    /// The flags of a command and of its subcommands, hidden or not.
+    fn flags(command: &Command, are_hidden: bool, all: &mut BTreeSet<String>) {
+        let args = command.get_arguments();
+        let args = args.filter(|arg| arg.is_hide_set() == are_hidden);
+        all.extend(args.filter_map(|arg| arg.get_long().map(str::to_owned)));
+        let commands = command.get_subcommands();
+        commands.for_each(|one| flags(one, are_hidden, all));
+    }
+
+    #[test]
+    fn no_script_offers_a_hidden_flag() {
+        let (mut hidden, mut visible) = (BTreeSet::new(), BTreeSet::new());
+        flags(&Cli::command(), true, &mut hidden);
+        flags(&Cli::command(), false, &mut visible);
+        for shell in Shell::value_variants() {
+            let mut script = Vec::new();
+            write_script(*shell, &mut script);
+            let script = String::from_utf8(script).unwrap();
+            // In fish, a flag is written without dashes, after -l.
+            let script = script.replace("-l ", "--");
+            let words: BTreeSet<_> = script
+                .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
+                .filter_map(|word| word.strip_prefix("--"))
+                .collect();
+            assert!(words.contains("published-resource-selector"), "{shell}");
+            assert!(hidden.contains("ignored-flag"));
+            for flag in hidden.difference(&visible) {
+                assert!(!words.contains(&**flag), "{shell}: {flag}");
+            }
+        }
+    }
 }
