@@ -6,7 +6,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use serde_json::{Value, json};
+
 use super::agent_place::AgentPlace;
+use super::output::Output;
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::orphans::{Found, Orphan, OrphansError, Removal, Search, Sort, counted};
 use crate::publish::agent::process::AgentError;
@@ -27,7 +30,13 @@ pub(super) struct OrphansArgs {
 #[derive(Debug, Subcommand)]
 enum OrphansAction {
     /// List orphans: copies, related copies and state Secrets
-    List(Where),
+    List {
+        #[command(flatten)]
+        place: Where,
+
+        #[arg(short, long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
     /// Remove orphans; without --confirm, only list them
     Remove {
         #[command(flatten)]
@@ -85,16 +94,16 @@ pub(super) fn run(args: OrphansArgs) -> ExitCode {
 }
 
 async fn act(action: OrphansAction) -> Result<(), Failed> {
-    let (place, confirm) = match action {
-        OrphansAction::List(place) => (place, None),
-        OrphansAction::Remove { place, confirm } => (place, Some(confirm)),
+    let (place, output, confirm) = match action {
+        OrphansAction::List { place, output } => (place, output, None),
+        OrphansAction::Remove { place, confirm } => (place, Output::Human, Some(confirm)),
     };
     let workspace = place.workspace.clone();
     let search = Search::new(place.agent.options()?)?;
     let found = search.find(workspace.as_deref()).await?;
     let count = found.orphans.len();
     match confirm {
-        None | Some(None) => print_line(&listed(&found)),
+        None | Some(None) => print_line(&output.show(|| listed(&found), || machine(&found))),
         Some(Some(confirmed)) if confirmed != count => {
             print_line(&listed(&found));
             return Err(Failed::Unconfirmed {
@@ -178,12 +187,37 @@ fn listed(found: &Found) -> String {
     text
 }
 
-fn line(orphan: &Orphan) -> String {
-    let what = match orphan.sort {
+fn machine(found: &Found) -> Value {
+    let all = |orphans: &[Orphan]| {
+        let of = |orphan: &Orphan| {
+            json!({
+                "cluster": orphan.workspace,
+                "sort": sort(orphan),
+                "kind": orphan.kind,
+                "namespace": orphan.namespace,
+                "name": orphan.name,
+            })
+        };
+        orphans.iter().map(of).collect::<Vec<_>>()
+    };
+    json!({
+        "orphans": all(&found.orphans),
+        "adopted": all(&found.adopted),
+        "withoutState": all(&found.without_state),
+        "boundWorkspaces": found.bound,
+    })
+}
+
+fn sort(orphan: &Orphan) -> &'static str {
+    match orphan.sort {
         Sort::Copy => "copy",
         Sort::RelatedCopy => "related",
         Sort::State => "state",
-    };
+    }
+}
+
+fn line(orphan: &Orphan) -> String {
+    let what = sort(orphan);
     let namespace = orphan.namespace.as_deref().unwrap_or_default();
     let slash = if namespace.is_empty() { "" } else { "/" };
     format!(

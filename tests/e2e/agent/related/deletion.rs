@@ -441,6 +441,14 @@ async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
         fine && said.contains("3 orphans of 1 workspaces; 1 workspaces bind"),
         "{said}"
     );
+    let (_, json) = orphans(world, &["list", "--output=json"]).await?;
+    let json: Value = serde_json::from_str(&json)?;
+    let sorts: Vec<_> = json["orphans"].as_array().into_iter().flatten().collect();
+    ensure!(sorts.len() == 3 && json["boundWorkspaces"] == 1, "{json:#}");
+    ensure!(
+        sorts.iter().all(|one| one["cluster"] == *stage.home()),
+        "{json:#}"
+    );
     for name in [&places[0], &places[1]] {
         let name = name.rsplit('/').next().unwrap_or_default();
         ensure!(said.contains(name), "{name} is not in {said}");
