@@ -5,7 +5,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-
 use serde_json::{Value, json};
 
 use super::agent_place::AgentPlace;

@@ -324,11 +324,6 @@ impl RelatedEnds {
         })
     }
 
-    /// The finalizer on the original, if it has one of the agent.
-    pub fn hold(&self) -> Option<&str> {
-        self.hold.as_deref()
-    }
-
     /// The claims of the link: the copy, the original, and that one is made from the other.
     pub fn claims(&self) -> impl Iterator<Item = ObjectClaim> {
         let (original, copy) = (&self.source.0, &self.target.0);

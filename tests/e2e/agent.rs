@@ -95,7 +95,6 @@ mod races;
 mod rbac;
 mod real_kcp;
 mod related;
-mod release;
 mod service;
 mod shapes;
 mod stage;

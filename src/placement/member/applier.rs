@@ -463,7 +463,14 @@ mod tests {
             let all = collection(&WORK, Some("fleet-member-m"), "works");
             let made = ground.service.ask(Call::post(all, &of(kind, name))).await;
             made.unwrap();
-            let queued = applier.events.queue.next().await.unwrap();
+            // The other Work may be queued again by its own writes.
+            let queued = loop {
+                let queued = applier.events.queue.next().await.unwrap();
+                if *queued.key == *name {
+                    break queued;
+                }
+                applier.events.queue.done(queued, Outcome::Settled);
+            };
             outcomes.push(applier.reconcile(&queued).await);
             applier.events.queue.done(queued, Outcome::Settled);
         }

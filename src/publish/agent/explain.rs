@@ -300,7 +300,7 @@ impl Explainer {
     }
 
     /// The logical cluster of a workspace.
-    pub(super) async fn cluster_of(&self, workspace: &str) -> Result<String, ExplainError> {
+    async fn cluster_of(&self, workspace: &str) -> Result<String, ExplainError> {
         if !workspace.contains(':') && workspace != "root" {
             return Ok(workspace.to_owned());
         }

@@ -25,7 +25,7 @@ use kube_lang::object::Object;
 
 /// The time limit for listing the objects of a changed published resource. Objects that no workspace serves yet are
 /// never listed.
-pub(super) const LISTED: Duration = Duration::from_secs(10);
+const LISTED: Duration = Duration::from_secs(10);
 
 /// The effect of changed published resources.
 #[derive(Debug)]
@@ -293,7 +293,7 @@ impl Explainer {
 }
 
 /// Resolves when all objects of these publications are known.
-pub(super) async fn listed(publications: &[Arc<Publication>]) {
+async fn listed(publications: &[Arc<Publication>]) {
     let whole = |publication: &Arc<Publication>| {
         let sources = publication.sources();
         sources.iter().all(|source| publication.has_synced(source))
