@@ -91,7 +91,7 @@ impl ServiceCluster {
     pub async fn start_with(options: Options) -> Result<Self> {
         while let Some((servers, fresh)) = pool::take(&options) {
             // What cannot be reset ends here.
-            if let Ok(fresh) = fresh.reset(&servers).await {
+            if let Ok(fresh) = Box::pin(fresh.reset(&servers)).await {
                 return Ok(Self {
                     servers: Some(servers),
                     fresh: Some(fresh),
@@ -104,7 +104,7 @@ impl ServiceCluster {
         if servers.options.controllers == Controllers::All {
             servers.restart(Component::ControllerManager).await?;
         }
-        let fresh = FreshState::of(&servers).await?;
+        let fresh = Box::pin(FreshState::of(&servers)).await?;
         Ok(Self {
             servers: Some(servers),
             fresh: Some(fresh),
