@@ -10,7 +10,7 @@ use super::world::{
     CLUSTER, PLACEMENT, World, crp, is_available, namespace_selector, reasons, report_member_at,
     works,
 };
-use super::{bindings, names, world::until_count};
+use super::{bindings, names, snapshots, world::until_count};
 
 fn fixed(members: &[&str]) -> Value {
     json!({"placementType": "PickFixed", "clusterNames": members})
@@ -336,6 +336,9 @@ async fn snapshots_that_are_lost_are_made_again_and_works_that_are_doubled_are_t
         found["metadata"]["uid"] != before["metadata"]["uid"]
     })
     .await;
+    // No other one was made.
+    let count = index.parse::<usize>()? + 1;
+    until_count(&way, &snapshots("lost"), count).await;
     world.until_available("lost").await?;
     let all = until_count(&way, &works("lost-1"), 2).await;
     let is_wrapped = |work: &&Value| {
