@@ -30,6 +30,7 @@ mod playground;
 mod rbac;
 mod render;
 mod service;
+mod top;
 #[cfg(feature = "webhook")]
 mod webhook;
 
@@ -72,6 +73,7 @@ enum Command {
     Member(Box<member::MemberArgs>),
     Orphans(orphans::OrphansArgs),
     Explain(explain::ExplainArgs),
+    Top(top::TopArgs),
     Plan(plan::PlanArgs),
     Rbac(Box<rbac::RbacArgs>),
     Check(check::CheckArgs),
@@ -107,6 +109,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Member(args) => member::run(*args),
             Command::Orphans(args) => orphans::run(args),
             Command::Explain(args) => explain::run(args),
+            Command::Top(args) => top::run(&args),
             Command::Plan(args) => plan::run(args),
             Command::Rbac(args) => rbac::run(*args),
             Command::Check(args) => check::run(&args),
@@ -211,6 +214,7 @@ mod tests {
             "plan",
             "rbac",
             "render",
+            "top",
         ] {
             let is_of_it = |line: &String| line.split(' ').next() == Some(command);
             assert!(all.iter().any(is_of_it), "{command} has no example");

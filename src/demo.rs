@@ -22,7 +22,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::publish::agent::options::{AgentOptions, DeletionBrake, InFlight, LeaderElection};
+use crate::publish::agent::options::{
+    AgentOptions, DeletionBrake, InFlight, LeaderElection, PAGE_ADDRESS,
+};
 use crate::publish::agent::process;
 use crate::publish::pause::LONGEST_OF_CONSUMERS;
 use hawser_runtime::cluster::config::Lookup;
@@ -184,7 +186,7 @@ impl DemoProcess {
     }
 }
 
-/// An agent without listeners: several demonstrations may run concurrently.
+/// An agent without metrics and probes. If several demonstrations run concurrently, one of them has the page.
 fn options(story: &Walkthrough<'_>) -> AgentOptions {
     AgentOptions {
         kcp_kubeconfig: story.provider_kubeconfig.clone(),
@@ -200,6 +202,7 @@ fn options(story: &Walkthrough<'_>) -> AgentOptions {
         },
         metrics_address: None,
         health_address: None,
+        page_address: Some(PAGE_ADDRESS.to_owned()),
         in_flight: InFlight {
             kcp: IN_FLIGHT,
             service: IN_FLIGHT,

@@ -202,9 +202,12 @@ impl Agents {
         Ok(Self { hub, members })
     }
 
-    /// What the hub and a member need.
-    pub(crate) fn megabytes(&self) -> Result<(f64, f64)> {
-        let of = |process: &Process| anyhow::Ok(process.memory()?.rss_bytes as f64 / 1e6);
-        Ok((of(&self.hub)?, of(&self.members[0])?))
+    /// The memory of the hub and of a member: all of it, and without the pages of the program.
+    pub(crate) fn megabytes(&self) -> Result<[(f64, f64); 2]> {
+        let of = |process: &Process| {
+            let memory = process.memory()?;
+            anyhow::Ok((memory.rss_bytes as f64 / 1e6, memory.own_bytes as f64 / 1e6))
+        };
+        Ok([of(&self.hub)?, of(&self.members[0])?])
     }
 }

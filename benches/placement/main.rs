@@ -58,8 +58,10 @@ fn main() -> Result<()> {
         println!("hub and members");
         singles(&fleet, single, true).await?;
         burst(&fleet, placements).await?;
-        let (hub, member) = agents.megabytes()?;
-        println!("  memory: hub {hub:.0} MB, a member {member:.0} MB");
+        let [(hub, own), (member, of_member)] = agents.megabytes()?;
+        println!(
+            "  memory: hub {hub:.0} MB, a member {member:.0} MB; without the program {own:.0} and {of_member:.0} MB"
+        );
         Ok(())
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use crate::publish::agent::options::{RawAgentArgs, ValidAgentArgs};
+use crate::publish::agent::options::{PAGE_ADDRESS, RawAgentArgs, ValidAgentArgs};
 use crate::publish::agent::process;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
@@ -77,6 +77,10 @@ pub(super) struct AgentArgs {
     /// Listen address for probes; empty or 0 disables
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
     health_address: Option<String>,
+
+    /// Listen address for the page about objects that are out of sync; 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = PAGE_ADDRESS, allow_hyphen_values = true)]
+    page_address: String,
 
     /// Log debug messages
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
@@ -200,6 +204,7 @@ impl AgentArgs {
             leader_election: self.enable_leader_election,
             metrics_address: self.metrics_address,
             health_address: self.health_address.unwrap_or_default(),
+            page_address: self.page_address,
             max_in_flight_kcp: self.max_in_flight_kcp,
             max_in_flight_service: self.max_in_flight_service,
             deletion_brake: self.deletion_brake,

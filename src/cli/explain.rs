@@ -14,7 +14,10 @@ use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
     ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
 };
-use crate::publish::agent::options::FlagErrors;
+use crate::publish::agent::options::{FlagErrors, PAGE_ADDRESS};
+use hawser_runtime::overview::fetch::fetch;
+use hawser_runtime::overview::site::ObjectPath;
+use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, span};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::Reason;
 use hawser_sync::reason::Class;
@@ -56,6 +59,10 @@ pub(super) struct ExplainArgs {
     #[arg(long, value_name = "WORKSPACE")]
     workspace: Option<String>,
 
+    /// Address of the agent's page, which knows attempts and back-off
+    #[arg(long, value_name = "ADDRESS", default_value = PAGE_ADDRESS)]
+    page: String,
+
     #[arg(short, long, value_enum, default_value_t = Output::Human)]
     output: Output,
 
@@ -86,6 +93,8 @@ enum ExplainFailed {
 /// The content of the output.
 struct Findings {
     explained: Vec<Explained>,
+    /// What the running agent knows of these objects, or why that is unknown.
+    attempts: Result<Vec<Option<AttemptsOverview>>, String>,
     leader: Leader,
     problems: Vec<[String; 3]>,
 }
@@ -128,27 +137,76 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
         namespace: args.object_namespace,
         workspace: args.workspace,
     };
+    let is_one = selection.name.is_some();
     let agent = args.agent.ok_or(ExplainFailed::NoAgent)?;
-    let explainer = Explainer::begin(agent.options()?, &[]).await?;
+    let options = agent.options()?;
+    let name = options.agent_name.clone();
+    let explainer = Explainer::begin(options, &[]).await?;
+    let explained = explainer.explain(&selection).await?;
+    let attempts = if is_one {
+        attempts(&args.page, &name, &explained).await
+    } else {
+        Ok(Vec::new())
+    };
     Ok(Findings {
-        explained: explainer.explain(&selection).await?,
+        explained,
+        attempts,
         leader: explainer.leader().await,
         problems: explainer.problems(),
     })
 }
 
+/// Asks the page of the running agent about objects that are out of sync.
+async fn attempts(
+    page: &str,
+    name: &str,
+    explained: &[Explained],
+) -> Result<Vec<Option<AttemptsOverview>>, String> {
+    let mut all = Vec::new();
+    for one in explained {
+        if one.is_in_step() {
+            all.push(None);
+            continue;
+        }
+        let object = ObjectPath {
+            config: &one.published_resource,
+            tenant: &one.object.cluster,
+            namespace: one.object.namespace.as_deref(),
+            name: &one.object.name,
+        };
+        let answer = fetch::<ObjectAnswer>(page, &object.to_string()).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        if answer.agent != name {
+            return Err(format!(
+                "{page} is the page of the agent {:?}",
+                answer.agent
+            ));
+        }
+        all.push(answer.attempts);
+    }
+    Ok(all)
+}
+
 /// Each object with its whole chain.
 fn each(findings: &Findings) -> String {
     let mut text = String::new();
-    for explained in &findings.explained {
-        chain(&mut text, explained);
+    let known = findings.attempts.as_deref().unwrap_or_default();
+    for (number, explained) in findings.explained.iter().enumerate() {
+        let attempts = known.get(number).and_then(Option::as_ref);
+        chain(&mut text, explained, attempts);
         text.push('\n');
     }
     around(&mut text, findings);
+    if let Err(problem) = &findings.attempts {
+        let _ = writeln!(
+            text,
+            "attempts and back-off are unknown: {problem}. Forward the port of the agent, or set --page"
+        );
+    }
     text
 }
 
-fn chain(text: &mut String, explained: &Explained) {
+fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOverview>) {
     let Explained {
         object,
         published_resource,
@@ -161,6 +219,20 @@ fn chain(text: &mut String, explained: &Explained) {
     let _ = writeln!(text, "  reason        {}", in_words(&reason));
     if let Some(advice) = advice(reason.code) {
         let _ = writeln!(text, "  what to do    {advice}");
+    }
+    if let Some(attempts) = attempts {
+        let next = match attempts.next_seconds {
+            Some(seconds) => format!("the next in {}", span(seconds)),
+            None => "the next after a change".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "  attempts      {} in {} ({}), the last {} ago, {next}",
+            attempts.attempts,
+            span(attempts.since_seconds),
+            attempts.code,
+            span(attempts.last_seconds),
+        );
     }
     let _ = writeln!(
         text,
@@ -315,7 +387,14 @@ fn around(text: &mut String, findings: &Findings) {
 }
 
 fn machine(findings: &Findings) -> Value {
-    let objects: Vec<_> = findings.explained.iter().map(as_json).collect();
+    let known = findings.attempts.as_deref().unwrap_or_default();
+    let with_attempts = |(number, explained): (usize, &Explained)| {
+        let mut object = as_json(explained);
+        object["attempts"] = json!(known.get(number).and_then(Option::as_ref));
+        object
+    };
+    let objects = findings.explained.iter().enumerate();
+    let objects: Vec<_> = objects.map(with_attempts).collect();
     let leader = match &findings.leader {
         Leader::Present { identity, renewed } => {
             json!({"identity": identity, "renewedSecondsAgo": renewed.as_secs()})
@@ -329,6 +408,7 @@ fn machine(findings: &Findings) -> Value {
     json!({
         "objects": objects,
         "leader": leader,
+        "pageProblem": findings.attempts.as_ref().err(),
         "problems": problems.collect::<Vec<_>>(),
     })
 }

@@ -58,6 +58,10 @@ pub(super) const COMMANDS: &[(&str, &str)] = &[
          --namespace hawser --agent-name demo --apiexportendpointslice-ref databases.example.org",
     ),
     (
+        "all objects and problems at a glance; http://127.0.0.1:8090 has the same as a page",
+        "hawser top --once",
+    ),
+    (
         "delete the first: Hawser deletes the copy, then releases the object",
         "kubectl --kubeconfig consumer.kubeconfig delete database orders",
     ),

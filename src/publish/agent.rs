@@ -20,6 +20,7 @@
 //! | [`dispatch`] | maps watch events to subjects in the queue |
 //! | [`passes`] | the subject of a pass, and the notes after it |
 //! | [`observing`] | metrics that are polled |
+//! | [`overview`] | what the page shows: kinds, workspaces, and objects that are out of sync |
 //! | [`sweep`] | state Secrets whose object is gone |
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
 //! | [`pausing`] | the pauses that hold the writes of a pass |
@@ -43,6 +44,7 @@ mod numbers;
 pub mod observing;
 pub mod options;
 pub mod orphans;
+mod overview;
 pub mod passes;
 mod pausing;
 pub mod plan;

@@ -73,6 +73,8 @@ pub struct Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     pub rss_bytes: u64,
+    /// Without the pages of its program, which processes share.
+    pub own_bytes: u64,
     pub peak_rss_bytes: u64,
 }
 
@@ -357,6 +359,7 @@ impl Process {
         };
         Ok(Memory {
             rss_bytes: field("VmRSS:")?,
+            own_bytes: field("RssAnon:")?,
             peak_rss_bytes: field("VmHWM:")?,
         })
     }

@@ -85,6 +85,7 @@ mod lifecycle;
 mod masses;
 mod mending;
 mod objects;
+mod overview;
 mod ownership;
 mod pause;
 mod plan;

@@ -201,6 +201,29 @@ async fn a_flag_given_by_hand_takes_the_place_of_the_charts_own() -> Result<()> 
 }
 
 #[tokio::test]
+async fn rules_and_dashboard_come_on_request() -> Result<()> {
+    let template = "monitoring.yaml";
+    refused(render(template, LEAST).await, "could not find template");
+    let rules = render(template, &with(&["metrics.rules.enabled=true"])).await?;
+    assert_eq!(rules["kind"], "PrometheusRule");
+    let given = std::fs::read_to_string(repository().join("charts/hawser/files/alerts.yaml"))?;
+    let given: Value = serde_saphyr::from_str(&given)?;
+    assert_eq!(rules["spec"], given);
+    let monitor = render(template, &with(&["metrics.serviceMonitor.enabled=true"])).await?;
+    assert_eq!(monitor["spec"]["endpoints"], json!([{"port": "metrics"}]));
+    let values = with(&["metrics.dashboard.enabled=true"]);
+    let dashboard = render(template, &values).await?;
+    assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
+    let text = dashboard["data"]["hawser.json"]
+        .as_str()
+        .context("no dashboard")?;
+    assert_eq!(serde_json::from_str::<Value>(text)?["title"], "Hawser");
+    let without = with(&["metrics.rules.enabled=true", "metrics.enabled=false"]);
+    refused(render(template, &without).await, "could not find template");
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_pod_runs_without_rights_and_each_field_of_its_security_has_its_place() -> Result<()> {
     let deployment = render("deployment.yaml", LEAST).await?;
     let pod = &deployment["spec"]["template"]["spec"];

@@ -1,6 +1,7 @@
 //! Tests against real control planes, in one binary so that they link once and share a cluster.
 
 mod agent;
+mod alerts;
 mod canary;
 mod cli;
 mod demo;

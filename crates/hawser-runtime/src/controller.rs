@@ -10,7 +10,7 @@
 //! | `reading` | the bytes of the caches that passes read at a time |
 //! | `shares` | permits of which one tenant may have a part |
 //! | [`lifecycle`] | tasks of every process beside its passes: heartbeat, renewal of credentials, draining |
-//! | `subjects` | the queue of a dialect's subjects, and the answers of those at rest |
+//! | `subjects` | the queue of a dialect's subjects, the answers of those at rest, and the problems of the others |
 //! | [`telemetry`] | metrics that are the same for all dialects |
 //! | `watches` | one watch for all users of the same objects |
 //! | `workers` | worker loops, and the time of a key's next pass |
@@ -60,7 +60,7 @@ pub use dialect::{Dialect, FinishedPass, PassDialect, Withheld};
 use evaluation::Evaluation;
 pub use index::{CopyIndex, ReverseIndex};
 use reading::Reading;
-pub use subjects::Subjects;
+pub use subjects::{Subjects, Unsettled};
 pub use watches::{SharedWatch, WatchRegistry, WatchSpec};
 pub use workers::{Reconciler, work};
 
@@ -163,6 +163,9 @@ impl<D: Dialect> Reconciler for Controller<D> {
         let active = pass.check_active().is_ok();
         let settled = active.then(|| Settled::of(&report, rules)).flatten();
         self.subjects.remember(id, settled);
+        if active {
+            self.subjects.note(id, &report);
+        }
         for outcome in &report.outcomes {
             let news = if pass.is_own(&outcome.reason) {
                 let about = (id, &outcome.link);

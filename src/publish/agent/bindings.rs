@@ -104,6 +104,10 @@ impl Bindings {
         self.engaged.len()
     }
 
+    pub fn engaged_clusters(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.engaged.iter()
+    }
+
     pub fn into_engaged(self) -> impl Iterator<Item = Arc<str>> {
         self.engaged.into_iter()
     }

@@ -21,10 +21,25 @@ use tokio_util::sync::CancellationToken;
 use super::schemas::{CrdPrint, PUBLISHED_RESOURCES};
 use crate::publish::ready::{self, Facts, READY, Verdict};
 use hawser_runtime::cluster::connection::{Call, CallError, Connection, RequestError};
+use kube_lang::object::Object;
 
 /// The number of concurrent writes: they must not crowd out the passes.
 const AT_ONCE: usize = 4;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// The conditions of a published resource that are not true, each with its message.
+pub(super) fn untrue(object: &Object) -> impl Iterator<Item = (&str, &str)> {
+    let conditions = object.as_value()["status"]["conditions"].as_array();
+    let untrue = |condition: &&Value| condition["status"] != *"True";
+    conditions
+        .into_iter()
+        .flatten()
+        .filter(untrue)
+        .map(|condition| {
+            let text = |field: &str| condition[field].as_str().unwrap_or_default();
+            (text("type"), text("message"))
+        })
+}
 
 /// The delays of writes.
 #[derive(Clone, Copy, Debug)]

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::conditions::untrue;
 use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
 use super::passes::{ObjectPass, Passes};
@@ -235,12 +236,8 @@ impl Explainer {
             let Seen::Present(object) = self.agent.cache.get(&scope.key(None, &name)) else {
                 continue;
             };
-            let conditions = object.as_value()["status"]["conditions"].as_array();
-            for condition in conditions.into_iter().flatten() {
-                let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
-                if condition["status"] != *"True" {
-                    problems.push([name.clone(), text("type"), text("message")]);
-                }
+            for (condition, message) in untrue(&object) {
+                problems.push([name.clone(), condition.to_owned(), message.to_owned()]);
             }
         }
         problems

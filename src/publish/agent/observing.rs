@@ -9,7 +9,7 @@ use super::numbers::AgentMetrics;
 use super::passes;
 use super::publishing::{self, Publishing};
 use hawser_runtime::cluster::events::{Counts, Recorder};
-use hawser_runtime::controller::telemetry::CacheGauges;
+use hawser_runtime::controller::telemetry::{CacheGauges, OutOfSyncGauges};
 use hawser_runtime::process::metrics::EventFate;
 
 /// The name of the controller in metrics, as in api-syncagent.
@@ -31,6 +31,7 @@ pub fn watch_numbers(
         let metrics = &agent.metrics;
         let mut told = Counts::default();
         let mut caches = CacheGauges::default();
+        let mut out_of_sync = OutOfSyncGauges::default();
         let mut ticks = tokio::time::interval(INTERVAL);
         loop {
             ticks.tick().await;
@@ -44,6 +45,11 @@ pub fn watch_numbers(
             for (_, kind) in gone.iter().filter(|(side, _)| *side == SERVICE) {
                 agent.forget(kind);
             }
+            let running = publishing.dispatch.running();
+            out_of_sync.take(metrics, &publishing.dispatch.subjects, |id| {
+                let publication = running.get(&id.publication)?;
+                Some(publication.remote_kind.kind.clone())
+            });
             let now = recorder.counts();
             let fates = [
                 (EventFate::Sent, now.sent - told.sent),

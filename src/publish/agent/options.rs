@@ -18,6 +18,9 @@ use kube_lang::selector::{Selector, SelectorError};
 /// The default name of an agent is the slice's name with this suffix.
 const DEFAULT_NAME_SUFFIX: &str = "-syncagent";
 
+/// The default listen address of the page. If it is taken, the agent runs without a page.
+pub const PAGE_ADDRESS: &str = "127.0.0.1:8090";
+
 /// The longest RFC 1035 label.
 const MAX_LABEL: usize = 63;
 
@@ -70,6 +73,8 @@ pub struct AgentOptions {
     pub metrics_address: Option<String>,
     /// The listen address for probes, if any.
     pub health_address: Option<String>,
+    /// The listen address of the page for people, if any.
+    pub page_address: Option<String>,
     pub in_flight: InFlight,
     pub deletion_brake: DeletionBrake,
     /// Bytes of a workspace's objects of one kind in the caches; no limit if there is none.
@@ -103,6 +108,7 @@ pub struct RawAgentArgs {
     pub leader_election: bool,
     pub metrics_address: String,
     pub health_address: String,
+    pub page_address: String,
     pub max_in_flight_kcp: usize,
     pub max_in_flight_service: usize,
     pub deletion_brake: String,
@@ -255,6 +261,7 @@ impl RawAgentArgs {
             },
             metrics_address: address(self.metrics_address),
             health_address: address(self.health_address),
+            page_address: address(self.page_address),
             in_flight: InFlight { kcp, service },
             deletion_brake,
             workspace_cache,

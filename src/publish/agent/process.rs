@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::approvals;
 use super::binding_reader::BindingReader;
@@ -24,7 +24,8 @@ use super::events::Announcer;
 use super::export::{self, ExportChannels, ExportStatus, Exporter, Member, Members};
 use super::numbers::AgentMetrics;
 use super::observing::watch_numbers;
-use super::options::{AgentOptions, Controller, LeaderElection};
+use super::options::{AgentOptions, Controller, LeaderElection, PAGE_ADDRESS};
+use super::overview::AgentOverview;
 use super::passes::{Passes, WORKERS};
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
@@ -47,6 +48,8 @@ use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{
     BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
 };
+use hawser_runtime::errors::chain;
+use hawser_runtime::overview::site::OverviewSite;
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::{Fence, Leadership, LeaseOptions, elect};
 use hawser_runtime::process::metrics::Metrics;
@@ -87,7 +90,8 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     metrics.published(0);
     let health = Arc::new(Health::missing(GATES));
     let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
-    let _pages = pages(&options, &metrics, &health, &stop, &dedicated).await?;
+    let overview = AgentOverview::new(&options, &metrics.metrics);
+    let _pages = pages(&options, &metrics, &health, &overview, &stop, &dedicated).await?;
     let _beats = lifecycle::beat(&health, || {});
     let fence = match options.leader_election {
         LeaderElection::Off => Fence::always_open(),
@@ -100,6 +104,7 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     };
     health.found("kcp");
     let agent = Agent::assemble(options, &planes, located, &metrics);
+    overview.begin(&agent.publishing);
     agent.run(fence, &health, &dedicated, stop).await
 }
 
@@ -107,6 +112,7 @@ async fn pages(
     options: &AgentOptions,
     metrics: &Arc<AgentMetrics>,
     health: &Arc<Health>,
+    overview: &Arc<AgentOverview>,
     stop: &CancellationToken,
     dedicated: &DedicatedThread,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
@@ -123,13 +129,32 @@ async fn pages(
             &options.health_address,
             Pages::Probes(Arc::clone(health)),
         ),
+        (
+            "--page-address",
+            &options.page_address,
+            Pages::Private(Arc::new(OverviewSite::new(overview))),
+        ),
     ];
     for (flag, address, pages) in wanted {
         if let Some(address) = address.clone() {
             // Probes and metrics are served on a separate thread, so that they are answered even if the process is
             // busy.
+            let is_default = address == PAGE_ADDRESS;
             let bound = dedicated.run(async move { serve::bind(flag, &address).await });
-            served.push(dedicated.spawn(bound.await?.serve(pages, stop.clone())));
+            match bound.await {
+                Ok(bound) => {
+                    if matches!(pages, Pages::Private(_)) {
+                        info!(address = %bound.address(), "serving the page");
+                    }
+                    served.push(dedicated.spawn(bound.serve(pages, stop.clone())));
+                }
+                // The original has no page, and a command line of it still works.
+                Err(error) if is_default => {
+                    let error = chain(&error);
+                    warn!(error, "running without the page; set --page-address");
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(served)

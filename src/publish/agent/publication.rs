@@ -316,6 +316,13 @@ impl Publication {
         }
     }
 
+    /// The number of objects in workspaces.
+    pub fn objects(&self) -> usize {
+        let state = self.state.read();
+        let objects = state.remote.values().filter_map(|feeds| feeds.first());
+        objects.map(|objects| objects.table().len()).sum()
+    }
+
     /// The number of copies of workspaces that have left, by workspace.
     pub fn orphans(&self) -> BTreeMap<String, usize> {
         self.state.read().orphans.clone()

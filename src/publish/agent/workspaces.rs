@@ -1,6 +1,6 @@
 //! The bound workspaces, and the endpoint of each: slices name endpoints, and bindings at an endpoint name workspaces.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -112,6 +112,13 @@ impl Workspaces {
     pub fn engaged(&self) -> usize {
         let state = self.state.lock();
         state.bindings.values().map(Bindings::engaged).sum()
+    }
+
+    /// The workspaces that take part.
+    pub fn engaged_clusters(&self) -> HashSet<Arc<str>> {
+        let state = self.state.lock();
+        let engaged = state.bindings.values().flat_map(Bindings::engaged_clusters);
+        engaged.cloned().collect()
     }
 
     /// Whether a workspace is bound and not unbinding.

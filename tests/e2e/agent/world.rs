@@ -41,7 +41,7 @@ pub(super) const RENEWED_TOKEN: &str = "renewed-token";
 const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
                       renewed-token,agent-renewed,3,\"agents\"\n";
 
-/// How often the metrics of agents are looked through.
+/// How often the pages of agents are looked through.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) struct World {
@@ -61,9 +61,11 @@ pub(super) struct World {
     service_kubeconfig: PathBuf,
     agents: AtomicUsize,
     workspaces: Mutex<Vec<String>>,
-    /// Pages of metrics that have a planted word, and who looks for them.
+    /// Pages of metrics and problems that have a planted word, and who looks for them.
     pages: Arc<Mutex<Vec<String>>>,
     readers: Mutex<JoinSet<()>>,
+    /// Where the agent that was launched last has its metrics and its page.
+    ports: Mutex<Option<[Arc<Port>; 2]>>,
 }
 
 /// A workspace of a consumer.
@@ -135,12 +137,19 @@ pub(super) fn with_planted_status(path: &str, mut patch: Value) -> Value {
 }
 
 /// Reads the metrics of an agent for as long as the test lasts, and keeps pages with the planted word.
-async fn look_through(metrics: Port, found: Arc<Mutex<Vec<String>>>) {
+async fn look_through(ports: [Arc<Port>; 2], found: Arc<Mutex<Vec<String>>>) {
     loop {
-        if let Ok((_, text)) = page(&metrics, "/metrics").await
-            && is_told(&text)
-        {
-            found.lock().push(text);
+        let [metrics, problems] = &ports;
+        for (port, path) in [
+            (metrics, "/metrics"),
+            (problems, "/"),
+            (problems, "/overview.json"),
+        ] {
+            if let Ok((_, text)) = page(port, path).await
+                && is_told(&text)
+            {
+                found.lock().push(text);
+            }
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -229,6 +238,7 @@ impl World {
             workspaces: Mutex::default(),
             pages: Arc::default(),
             readers: Mutex::default(),
+            ports: Mutex::default(),
         })
     }
 
@@ -254,10 +264,11 @@ impl World {
     pub(super) fn launch(&self) -> Result<Launch> {
         let number = self.agents.fetch_add(1, Ordering::Relaxed);
         let kcp = self.kcp_kubeconfig()?;
-        let metrics = Port::reserve()?;
-        let address = format!("--metrics-address=127.0.0.1:{}", metrics.number());
+        let ports = [Arc::new(Port::reserve()?), Arc::new(Port::reserve()?)];
+        let [metrics, problems] = ports.each_ref().map(|port| port.number());
+        *self.ports.lock() = Some(ports.clone());
         let mut readers = self.readers.lock();
-        readers.spawn(look_through(metrics, Arc::clone(&self.pages)));
+        readers.spawn(look_through(ports, Arc::clone(&self.pages)));
         Ok(
             Launch::new(format!("agent {number}"), env!("CARGO_BIN_EXE_hawser"))
                 .args(["agent", "--log-format=Console", "--log-debug"])
@@ -273,9 +284,22 @@ impl World {
                     "--published-resource-selector=agent={}",
                     self.agent
                 ))
-                .arg(address)
+                .arg(format!("--metrics-address=127.0.0.1:{metrics}"))
+                .arg(format!("--page-address=127.0.0.1:{problems}"))
                 .log(self.log(number)),
         )
+    }
+
+    /// Where the agent that was launched last has its metrics.
+    pub(super) fn metrics(&self) -> Result<Arc<Port>> {
+        let [metrics, _] = self.ports.lock().clone().context("no agent was launched")?;
+        Ok(metrics)
+    }
+
+    /// Where the agent that was launched last has its page.
+    pub(super) fn page(&self) -> Result<Arc<Port>> {
+        let [_, page] = self.ports.lock().clone().context("no agent was launched")?;
+        Ok(page)
     }
 
     /// The flags by which a command beside the agent knows it.
@@ -293,8 +317,16 @@ impl World {
 
     /// Runs a command beside the agent; whether it succeeds, its stdout and its stderr.
     pub(super) async fn command(&self, args: &[&str]) -> Result<(bool, String, String)> {
+        let place = self.place()?;
+        let place = place.iter().map(String::as_str);
+        let args: Vec<&str> = args.iter().copied().chain(place).collect();
+        Self::run_alone(&args).await
+    }
+
+    /// The same without the flags by which the agent is known.
+    pub(super) async fn run_alone(args: &[&str]) -> Result<(bool, String, String)> {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hawser"));
-        command.args(args).args(self.place()?);
+        command.args(args);
         let output = tokio::task::spawn_blocking(move || command.output()).await??;
         Ok((
             output.status.success(),

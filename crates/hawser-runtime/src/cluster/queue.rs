@@ -200,6 +200,13 @@ impl<K: QueueKey> Queue<K> {
         self.shared.state.lock().fair.state(now)
     }
 
+    /// The time until a key runs, if it waits or runs.
+    pub fn due(&self, key: &K) -> Option<Duration> {
+        let now = self.shared.now();
+        let due = self.shared.state.lock().fair.due(key)?;
+        Some(due.saturating_sub(now))
+    }
+
     /// The number of running keys.
     pub fn busy(&self) -> usize {
         self.shared.state.lock().fair.busy()

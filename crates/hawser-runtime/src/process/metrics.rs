@@ -14,6 +14,8 @@ pub mod text;
 use crate::cluster::cache::Size;
 use crate::cluster::connection::Observer;
 use crate::cluster::queue::{Outcome, QueueState};
+use crate::overview::recent::Recent;
+use hawser_sync::Code;
 use text::{Counter, Gauge, Histogram, MetricFamily, Name, SECONDS};
 
 /// The content type of the metrics page.
@@ -46,6 +48,8 @@ macro_rules! metrics {
         /// All metrics. Methods only count; they never wait for readers.
         pub struct Metrics {
             $($field: MetricFamily<$number>,)*
+            /// The last minutes, for people.
+            pub recent: Recent,
         }
 
         impl Metrics {
@@ -58,6 +62,7 @@ macro_rules! metrics {
                         labels: &[$($label),*],
                         bounds: bounds($name),
                     }),)*
+                    recent: Recent::default(),
                 }
             }
 
@@ -136,6 +141,8 @@ metrics! {
         "Size of the cached objects of the workspace with the most, in bytes.";
     cache_silence: Gauge = "hawser_cache_silence_seconds" ["side", "kind"]
         "Seconds since the last event or bookmark of a kind.";
+    out_of_sync: Gauge = "hawser_out_of_sync_objects" ["kind", "class", "reason"]
+        "Number of objects that are out of sync, by the class and code of the reason.";
     held_deletions: Gauge = "hawser_held_deletions" ["kind"]
         "Number of deletions of copies that wait for approval.";
     events: Counter = "hawser_events_total" ["result"]
@@ -284,13 +291,16 @@ impl Metrics {
         self.pass_seconds.of(&[outcome]).observe(took.as_secs_f64());
     }
 
-    /// Measures a change from one side to the other.
-    pub fn latency(&self, direction: Direction, took: Duration) {
+    /// Counts a change that was carried from one side to the other. The latency of live changes is measured.
+    pub fn carried(&self, direction: Direction, latency: Option<Duration>) {
+        self.recent.changed(direction, latency);
         let label = match direction {
             Direction::Spec => "spec",
             Direction::Status => "status",
         };
-        self.latency.of(&[label]).observe(took.as_secs_f64());
+        if let Some(latency) = latency {
+            self.latency.of(&[label]).observe(latency.as_secs_f64());
+        }
     }
 
     /// Sets the sizes of the tables of a kind.
@@ -318,6 +328,16 @@ impl Metrics {
         ];
         for gauge in caches {
             gauge.remove(&[side, kind]);
+        }
+    }
+
+    /// Sets the number of objects of a kind that are out of sync for a reason; zero removes it.
+    pub(crate) fn out_of_sync(&self, kind: &str, code: Code, count: usize) {
+        let labels = &[kind, code.class().as_str(), code.as_str()];
+        if count == 0 {
+            self.out_of_sync.remove(labels);
+        } else {
+            self.out_of_sync.of(labels).set(number(count));
         }
     }
 

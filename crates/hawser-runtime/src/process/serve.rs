@@ -4,14 +4,14 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -49,6 +49,9 @@ pub enum Pages {
     Probes(Arc<Health>),
     /// Pages of a dialect.
     Site(Arc<dyn Site>),
+    /// Pages that name objects. At a loopback address they are only for clients that ask for one, so that a name that
+    /// leads a browser here by mistake or on purpose gets nothing.
+    Private(Arc<dyn Site>),
 }
 
 /// Pages that are rendered on request, within the time limit of a connection.
@@ -162,8 +165,11 @@ impl Bound {
 
     /// Serves the pages until the token is cancelled.
     pub async fn serve(self, pages: Pages, stop: CancellationToken) {
-        self.each(stop, |stream| serve_connection(stream, pages.clone()))
-            .await;
+        let is_loopback = self.address.ip().is_loopback();
+        self.each(stop, |stream| {
+            serve_connection(stream, pages.clone(), is_loopback)
+        })
+        .await;
     }
 
     /// Has a conversation with each client until the token is cancelled.
@@ -214,10 +220,19 @@ async fn accept(
     Ok((stream, place))
 }
 
-async fn serve_connection(stream: TcpStream, pages: Pages) {
+async fn serve_connection(stream: TcpStream, pages: Pages, is_loopback: bool) {
     let service = service_fn(|request: Request<Incoming>| {
         let pages = pages.clone();
-        async move { Ok::<_, Infallible>(answer(&pages, &request).await) }
+        async move {
+            let is_foreign = is_loopback
+                && matches!(pages, Pages::Private(_))
+                && !names_loopback(request.headers().get(HOST));
+            if is_foreign {
+                let page = TextResponse::plain(StatusCode::FORBIDDEN, "ask for localhost\n");
+                return Ok::<_, Infallible>(page.into_response());
+            }
+            Ok(answer(&pages, &request).await)
+        }
     });
     let ended = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -235,11 +250,19 @@ async fn answer(pages: &Pages, request: &Request<Incoming>) -> Response<Full<Byt
     } else {
         TextResponse::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n")
     };
-    let mut response = Response::new(Full::from(page.text));
-    *response.status_mut() = page.status;
-    let content_type = HeaderValue::from_static(page.content_type);
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
+    page.into_response()
+}
+
+/// Whether a `Host` header names this machine only.
+fn names_loopback(host: Option<&HeaderValue>) -> bool {
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = |address: IpAddr| address.is_loopback();
+    name.eq_ignore_ascii_case("localhost") || address.parse().is_ok_and(is_loopback)
 }
 
 // === impl Pages ===
@@ -248,7 +271,7 @@ impl Pages {
     async fn page(&self, path: &str) -> TextResponse {
         let path = path.trim_end_matches('/');
         match (self, path) {
-            (Self::Site(site), path) => match site.page(path).await {
+            (Self::Site(site) | Self::Private(site), path) => match site.page(path).await {
                 Some((status, content_type, text)) => TextResponse {
                     status,
                     content_type,
@@ -276,6 +299,14 @@ impl TextResponse {
             content_type: "text/plain; charset=utf-8",
             text: text.to_owned(),
         }
+    }
+
+    fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::from(self.text));
+        *response.status_mut() = self.status;
+        let content_type = HeaderValue::from_static(self.content_type);
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        response
     }
 
     /// Status 200 if there is no complaint.

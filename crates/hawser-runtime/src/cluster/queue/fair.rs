@@ -376,6 +376,15 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         }
     }
 
+    /// The time at which a key runs, if it waits or runs.
+    pub fn due(&self, key: &K) -> Option<Duration> {
+        let id = *self.index.get(key)?;
+        match self.slots.get(id as usize)?.as_ref()?.state {
+            KeyState::Delayed(at) => Some(at),
+            KeyState::Ready(_) | KeyState::Running { .. } => Some(Duration::ZERO),
+        }
+    }
+
     /// The time for which the oldest ready key has been waiting.
     pub fn oldest(&self, now: Duration) -> Option<Duration> {
         let due = self.delayed.first().map(|(at, _)| *at);

@@ -61,7 +61,7 @@ fn counters_have_their_full_names_and_labels_in_order() {
 fn histograms_add_up() {
     let metrics = Metrics::new();
     for millis in [1, 4, 400_000, 20] {
-        metrics.latency(Direction::Spec, Duration::from_millis(millis));
+        metrics.carried(Direction::Spec, Some(Duration::from_millis(millis)));
     }
     for line in [
         "# TYPE hawser_latency_seconds histogram",
@@ -208,6 +208,7 @@ fn no_label_names_a_workspace_or_an_object() {
                     "host",
                     "version",
                     "outcome",
+                    "class",
                     "reason",
                     "side",
                     "verb",

@@ -25,8 +25,12 @@ impl Served {
     }
 
     async fn ask(&self, first_line: &str) -> (u16, String) {
+        self.ask_of("here", first_line).await
+    }
+
+    async fn ask_of(&self, host: &str, first_line: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let request = format!("{first_line} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+        let request = format!("{first_line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -69,6 +73,32 @@ async fn metrics_are_served_as_text() {
     assert_eq!(status, 200);
     assert_eq!(text, "orders 2\n");
     assert_eq!(served.ask("GET /").await.0, 404);
+}
+
+#[tokio::test]
+async fn private_pages_are_for_clients_that_ask_for_this_machine() {
+    let page = MetricsPage(|| "orders 2\n".to_owned());
+    let served = Served::start(Pages::Private(Arc::new(page))).await;
+    let hosts = [
+        "localhost",
+        "LOCALHOST:80",
+        "127.0.0.1:8090",
+        "[::1]:80",
+        "[::1]",
+    ];
+    for host in hosts {
+        let (status, _) = served.ask_of(host, "GET /metrics").await;
+        assert_eq!(status, 200, "{host}");
+    }
+    for host in [
+        "evil.example:8090",
+        "10.0.0.1",
+        "localhost.evil.example",
+        "",
+    ] {
+        let (status, text) = served.ask_of(host, "GET /metrics").await;
+        assert_eq!((status, text.contains("orders")), (403, false), "{host}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

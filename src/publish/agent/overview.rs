@@ -1,0 +1,234 @@
+//! The agent's overview: its kinds, workspaces and problems.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::approvals;
+use super::conditions::untrue;
+use super::options::AgentOptions;
+use super::passes::WORKERS;
+use super::publication::{Publication, SubjectId, logical_cluster_kind};
+use super::publishing::Publishing;
+use crate::publish::advice::advice;
+use hawser_runtime::controller::Unsettled;
+use hawser_runtime::overview::site::{ObjectPath, OverviewSource};
+use hawser_runtime::overview::{
+    AttemptsOverview, CacheOverview, HeldOverview, KindOverview, MOST_OBJECTS, ObjectOverview,
+    Overview, QueueOverview, ReasonOverview, Role, TenantOverview,
+};
+use hawser_runtime::process::metrics::Metrics;
+use hawser_sync::{Code, Scope, Seen, Store as _};
+use kube_lang::object::Object;
+
+/// Makes the overview of an agent, from its start.
+pub struct AgentOverview {
+    options: Arc<AgentOptions>,
+    metrics: Arc<Metrics>,
+    started: Instant,
+    /// Set when the agent knows its slice and export.
+    publishing: OnceLock<Arc<Publishing>>,
+}
+
+/// Objects that are out of sync, by reason.
+type ByReason = HashMap<Code, Vec<(SubjectId, Instant)>>;
+
+impl AgentOverview {
+    pub fn new(options: &Arc<AgentOptions>, metrics: &Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self {
+            options: Arc::clone(options),
+            metrics: Arc::clone(metrics),
+            started: Instant::now(),
+            publishing: OnceLock::new(),
+        })
+    }
+
+    pub fn begin(&self, publishing: &Arc<Publishing>) {
+        // An agent is assembled once.
+        let _ = self.publishing.set(Arc::clone(publishing));
+    }
+
+    fn role(&self) -> Role {
+        match self.publishing.get() {
+            None => Role::Starting,
+            Some(publishing) if publishing.dispatch.is_at_work() => Role::Leading,
+            Some(_) => Role::Standby,
+        }
+    }
+}
+
+impl OverviewSource for AgentOverview {
+    fn name(&self) -> &str {
+        &self.options.agent_name
+    }
+
+    fn overview(&self) -> Overview {
+        let mut overview = Overview {
+            name: self.options.agent_name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: self.role(),
+            time: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            tenant_word: "workspace".to_owned(),
+            recent: self.metrics.recent.changes(),
+            ..Overview::default()
+        };
+        if let Some(publishing) = self.publishing.get() {
+            publishing.fill(&mut overview);
+        }
+        overview
+    }
+
+    fn attempts(&self, object: &ObjectPath<'_>) -> Option<AttemptsOverview> {
+        let publishing = self.publishing.get()?;
+        let running = publishing.dispatch.running();
+        let publication = running
+            .values()
+            .find(|publication| publication.plan.name == object.config)?;
+        let id = SubjectId {
+            publication: Arc::clone(&publication.plan.uid),
+            cluster: object.tenant.into(),
+            namespace: object.namespace.map(Into::into),
+            name: object.name.into(),
+        };
+        publishing.dispatch.subjects.attempts(&id)
+    }
+}
+
+impl Publishing {
+    fn fill(&self, overview: &mut Overview) {
+        let mut by_reason = ByReason::new();
+        let mut by_publication: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut by_workspace: HashMap<Arc<str>, usize> = HashMap::new();
+        let note = |id: &SubjectId, problem: &Unsettled| {
+            let of_reason = by_reason.entry(problem.reason.code).or_default();
+            of_reason.push((id.clone(), problem.since));
+            *by_publication
+                .entry(Arc::clone(&id.publication))
+                .or_default() += 1;
+            *by_workspace.entry(Arc::clone(&id.cluster)).or_default() += 1;
+        };
+        self.dispatch.subjects.each_unsettled(note);
+        overview.kinds = self.kinds(&by_publication);
+        overview.reasons = self.reasons(by_reason);
+        overview.rank_tenants(self.tenants(&by_workspace));
+        let state = self.dispatch.subjects.queue.state();
+        overview.queue = QueueOverview::of(state, WORKERS);
+        let sizes = self.cache.sizes().into_iter();
+        overview.caches = sizes
+            .map(|(side, kind, size)| CacheOverview {
+                side: side.0.to_string(),
+                kind: kind.kind.clone(),
+                objects: size.entries,
+                bytes: size.bytes,
+                silent_seconds: size.silence.as_secs(),
+            })
+            .collect();
+    }
+
+    /// Every published resource of this agent, also one that does not run.
+    fn kinds(&self, out_of_sync: &HashMap<Arc<str>, usize>) -> Vec<KindOverview> {
+        let mut published = self.published.table().all();
+        published.retain(|(_, object)| self.options.selects(object));
+        published.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        let published = published.into_iter();
+        published
+            .map(|(key, object)| {
+                let uid = object.uid().unwrap_or_default();
+                let resource = &object.as_value()["spec"]["resource"];
+                let kind = resource["kind"].as_str().unwrap_or_default();
+                let known = KindOverview {
+                    name: key.name.to_string(),
+                    kind: kind.to_owned(),
+                    problems: untrue(&object)
+                        .map(|(condition, message)| format!("{condition}: {message}"))
+                        .collect(),
+                    ..KindOverview::default()
+                };
+                let Some(publication) = self.dispatch.publication(uid) else {
+                    return known;
+                };
+                KindOverview {
+                    kind: publication.remote_kind.kind.clone(),
+                    objects: publication.objects(),
+                    out_of_sync: out_of_sync.get(uid).copied().unwrap_or_default(),
+                    orphans: publication.orphans().values().sum(),
+                    held: self.held(&publication, &object),
+                    ..known
+                }
+            })
+            .collect()
+    }
+
+    fn held(&self, publication: &Publication, object: &Object) -> Option<HeldOverview> {
+        let held = approvals::held(&self.brakes, &publication.local_kind)?;
+        let approval = held.approval.replacen(": ", "=", 1);
+        let name = object.name();
+        Some(HeldOverview {
+            count: held.count,
+            why: held.why,
+            approval: format!("kubectl annotate publishedresource {name} --overwrite {approval}"),
+        })
+    }
+
+    fn reasons(&self, by_reason: ByReason) -> Vec<ReasonOverview> {
+        let running = self.dispatch.running();
+        let subjects = &self.dispatch.subjects;
+        let object = |id: &SubjectId| {
+            let publication = running.get(&id.publication)?;
+            Some(ObjectOverview {
+                config: publication.plan.name.clone(),
+                kind: publication.remote_kind.kind.clone(),
+                tenant: self.workspace(&id.cluster),
+                namespace: id.namespace.as_deref().map(str::to_owned),
+                name: id.name.to_string(),
+                attempts: subjects.attempts(id)?,
+            })
+        };
+        let mut reasons: Vec<_> = by_reason
+            .into_iter()
+            .map(|(code, mut of_reason)| {
+                of_reason.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+                let listed = of_reason.iter().take(MOST_OBJECTS);
+                let reason = ReasonOverview {
+                    code: code.as_str().to_owned(),
+                    class: code.class().as_str().to_owned(),
+                    explanation: code.sentence().to_owned(),
+                    advice: advice(code).map(str::to_owned),
+                    count: of_reason.len(),
+                    objects: listed.filter_map(|(id, _)| object(id)).collect(),
+                };
+                (std::cmp::Reverse((code.class(), reason.count)), reason)
+            })
+            .collect();
+        reasons.sort_by(|a, b| (a.0, &a.1.code).cmp(&(b.0, &b.1.code)));
+        reasons.into_iter().map(|(_, reason)| reason).collect()
+    }
+
+    fn tenants(&self, out_of_sync: &HashMap<Arc<str>, usize>) -> Vec<TenantOverview> {
+        let running = self.dispatch.running();
+        let engaged = self.workspaces.engaged_clusters().into_iter();
+        engaged
+            .map(|cluster| {
+                let of_workspace = |one: &Arc<Publication>| one.stock(&cluster).of_tenant;
+                TenantOverview {
+                    name: self.workspace(&cluster),
+                    objects: running.values().map(of_workspace).sum(),
+                    out_of_sync: out_of_sync.get(&cluster).copied().unwrap_or_default(),
+                }
+            })
+            .collect()
+    }
+
+    /// The path of a workspace if the agent knows it, otherwise its logical cluster.
+    fn workspace(&self, cluster: &str) -> String {
+        let scope = Scope::new(&self.sides.kcp, &logical_cluster_kind(), cluster);
+        let path = match self.cache.get(&scope.key(None, "cluster")) {
+            Seen::Present(object) => object.annotation("kcp.io/path").map(str::to_owned),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        path.unwrap_or_else(|| cluster.to_owned())
+    }
+}

@@ -1,0 +1,75 @@
+//! The alert rules and the dashboard of the chart: each rule fires, and each metric exists.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use testbed::binaries::repository;
+
+const RULES: &str = "charts/hawser/files/alerts.yaml";
+const DASHBOARD: &str = "charts/hawser/files/dashboard.json";
+const CASES: &str = "tests/data/alerts-test.yaml";
+
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(repository().join(path)).with_context(|| path.to_owned())
+}
+
+fn promtool(args: &[&str]) -> Result<()> {
+    let mut command = Command::new("promtool");
+    let output = command.args(args).current_dir(repository()).output();
+    let output = output.context("promtool does not start: install Debian's package prometheus")?;
+    let said = [output.stdout, output.stderr].concat();
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
+    Ok(())
+}
+
+#[test]
+fn each_alert_fires_for_its_problem_and_none_without() -> Result<()> {
+    promtool(&["check", "rules", RULES])?;
+    promtool(&["test", "rules", CASES])?;
+    // The first case has every rule; promtool knows no others than those that are listed.
+    let (rules, cases) = (read(RULES)?, read(CASES)?);
+    let names = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let names: Vec<&str> = names.collect();
+    ensure!(names.len() > 10, "{names:?}");
+    let (every, _) = cases
+        .split_once("eval_time: 90s")
+        .context("no second look")?;
+    for name in names {
+        ensure!(
+            every.contains(&format!("{{alertname=\"{name}\"}}")),
+            "{name} is not shown to fire"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn rules_and_dashboard_ask_for_metrics_that_the_agent_has() -> Result<()> {
+    let page = read("docs/agent.md")?;
+    let prefixes = [
+        "hawser_",
+        "process_",
+        "controller_runtime_",
+        "leader_election_",
+    ];
+    for path in [RULES, DASHBOARD] {
+        let text = read(path)?;
+        let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        let metrics = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
+        let metrics: BTreeSet<&str> = metrics
+            .map(|metric| metric.strip_suffix("_bucket").unwrap_or(metric))
+            .collect();
+        ensure!(metrics.len() > 5, "{path}: {metrics:?}");
+        for metric in metrics {
+            ensure!(page.contains(&format!("`{metric}`")), "{path}: {metric}");
+        }
+    }
+    Ok(())
+}
