@@ -86,12 +86,15 @@ impl Pause {
         longest: SignedDuration,
         now: Timestamp,
     ) -> Result<Option<Self>, PauseProblem> {
-        let pause = Self::of(object)?;
-        let is_too_long = |pause: &Self| pause.until.duration_since(now) > longest;
-        match pause {
-            Some(pause) if is_too_long(&pause) => Err(PauseProblem::TooLong(longest)),
+        match Self::of(object)? {
+            Some(pause) if pause.is_too_long(longest, now) => Err(PauseProblem::TooLong(longest)),
             pause => Ok(pause),
         }
+    }
+
+    /// Whether the pause lasts longer from now than a consumer's may.
+    pub fn is_too_long(&self, longest: SignedDuration, now: Timestamp) -> bool {
+        self.until.duration_since(now) > longest
     }
 
     /// Whether the pause holds writes in this direction.

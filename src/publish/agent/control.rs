@@ -158,6 +158,9 @@ impl ControlLoop {
         if !moved.engaged.is_empty() {
             self.complete.notify_one();
         }
+        for cluster in moved.paused {
+            self.dispatch.paused(&cluster);
+        }
         for cluster in moved.engaged.into_iter().chain(moved.leaving) {
             self.dispatch.engaged(&cluster);
         }

@@ -164,6 +164,20 @@ impl Dispatch {
         }
     }
 
+    /// The pause of a workspace has changed: queues its objects.
+    pub fn paused(&self, cluster: &str) {
+        let Some(source) = self.cache.source(&self.sides.kcp, cluster) else {
+            return;
+        };
+        for publication in self.running().values() {
+            if publication.compiled().consumers_pause() {
+                for id in publication.subjects(&source, Some(cluster)) {
+                    self.add(id, Urgency::Live);
+                }
+            }
+        }
+    }
+
     /// Queues every known object of an endpoint.
     pub fn initial(&self, publication: &Publication, source: &SourceId, cluster: Option<&str>) {
         for id in publication.subjects(source, cluster) {

@@ -23,21 +23,18 @@ impl ObjectPass {
     pub(super) fn note_pause(&self, anchor: &Object, links: &[Link], view: &dyn View) {
         let now = Timestamp::now();
         let mut known = PauseNotes::default();
-        match self.read_consumers(anchor, now) {
-            Ok(None) => {}
-            Err(problem) => known.problem = Some(problem),
-            Ok(Some(_)) => {
-                let longest = self.passes.longest_pause;
-                for link in links {
-                    if let Some(source) = link.source.key()
-                        && let Seen::Present(original) = view.get(source)
-                        && is_overdue(&original, longest, now)
-                    {
-                        known.overdue.push(source.clone());
-                        if let Target::Named(copy) = &link.target {
-                            known.overdue.push(copy.clone());
-                        }
-                    }
+        let of_object = self.read_consumers(anchor, now);
+        let is_paused = matches!(of_object, Ok(Some(_))) || !self.workspace_pauses(now).is_empty();
+        known.problem = of_object.err();
+        let longest = self.passes.longest_pause;
+        for link in links.iter().filter(|_| is_paused) {
+            if let Some(source) = link.source.key()
+                && let Seen::Present(original) = view.get(source)
+                && is_overdue(&original, longest, now)
+            {
+                known.overdue.push(source.clone());
+                if let Target::Named(copy) = &link.target {
+                    known.overdue.push(copy.clone());
                 }
             }
         }
@@ -63,9 +60,11 @@ impl ObjectPass {
         let revokes = comes_back && matches!(request, Request::Delete { .. });
         let now = Timestamp::now();
         let of_owner = self.pauses_of_owner();
-        let of_consumer = self
-            .pause_of_consumer(now)
-            .filter(|_| !revokes && !self.is_overdue(key));
+        let of_consumer = if revokes || self.is_overdue(key) {
+            Vec::new()
+        } else {
+            self.pauses_of_consumer(now)
+        };
         let mut pauses = of_owner.into_iter().chain(of_consumer);
         match pauses.find(|pause| pause.holds(way, now)) {
             None => Ok(()),
@@ -80,7 +79,7 @@ impl ObjectPass {
     pub(super) fn pauses(&self) -> Vec<String> {
         let now = Timestamp::now();
         let all = self.pauses_of_owner().into_iter();
-        let all = all.chain(self.pause_of_consumer(now));
+        let all = all.chain(self.pauses_of_consumer(now));
         all.filter(|pause| {
             [WriteDirection::Spec, WriteDirection::Status]
                 .iter()
@@ -102,11 +101,24 @@ impl ObjectPass {
         of_all.into_iter().chain(of_copies).collect()
     }
 
-    fn pause_of_consumer(&self, now: Timestamp) -> Option<Pause> {
-        match self.passes.cache.get(&self.anchor) {
-            Seen::Present(anchor) => self.read_consumers(&anchor, now).ok().flatten(),
-            Seen::Absent | Seen::Unknown => None,
+    /// The pauses of the object and of its workspace.
+    fn pauses_of_consumer(&self, now: Timestamp) -> Vec<Pause> {
+        let mut pauses = self.workspace_pauses(now);
+        if let Seen::Present(anchor) = self.passes.cache.get(&self.anchor) {
+            pauses.extend(self.read_consumers(&anchor, now).ok().flatten());
         }
+        pauses
+    }
+
+    /// The pauses on the bindings of the workspace; too long ones hold nothing.
+    fn workspace_pauses(&self, now: Timestamp) -> Vec<Pause> {
+        if !self.publication.compiled().consumers_pause() {
+            return Vec::new();
+        }
+        let longest = self.passes.longest_pause;
+        let mut pauses = self.passes.workspaces.pauses(&self.id.cluster);
+        pauses.retain(|pause| !pause.is_too_long(longest, now));
+        pauses
     }
 
     fn read_consumers(

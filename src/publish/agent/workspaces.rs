@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use super::binding_reader::has_bound;
 use super::bindings::{Binding, BindingChange, Bindings};
+use crate::publish::pause::Pause;
 use crate::publish::related::binding_kind;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage};
@@ -34,6 +35,8 @@ pub struct Workspaces {
 struct WorkspacesState {
     endpoints: BTreeMap<Arc<str>, Endpoint>,
     bindings: HashMap<Arc<str>, Bindings>,
+    /// The pauses of whole workspaces, by logical cluster and binding.
+    pauses: HashMap<Arc<str>, BTreeMap<Arc<str>, Pause>>,
 }
 
 /// An endpoint that serves workspaces.
@@ -86,6 +89,8 @@ pub struct WorkspaceChange {
     pub engaged: Vec<Arc<str>>,
     /// Its bindings are in deletion.
     pub leaving: Vec<Arc<str>>,
+    /// Its pause is another one, or ended.
+    pub paused: Vec<Arc<str>>,
     pub disengaged: Vec<Arc<str>>,
 }
 
@@ -138,6 +143,13 @@ impl Workspaces {
         for endpoint in self.state.lock().endpoints.keys() {
             self.watches.doubt(endpoint);
         }
+    }
+
+    /// The pauses that consumers have written on the bindings of a workspace.
+    pub fn pauses(&self, cluster: &str) -> Vec<Pause> {
+        let state = self.state.lock();
+        let pauses = state.pauses.get(cluster).into_iter();
+        pauses.flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// Whether a workspace no longer binds the API, according to all endpoints.
@@ -212,6 +224,9 @@ impl Workspaces {
             return moved;
         }
         let cluster = &change.key.cluster;
+        if state.note_pause(change) {
+            moved.paused.push(Arc::clone(cluster));
+        }
         let bindings = state.bindings.entry(Arc::clone(source)).or_default();
         let binding = match change.what {
             ChangeType::Gone => Binding::Gone,
@@ -250,6 +265,34 @@ impl Workspaces {
             self.cache.unroute(&self.sides.kcp, cluster);
             moved.disengaged.push(Arc::clone(cluster));
         }
+    }
+}
+
+impl WorkspacesState {
+    /// Notes the pause on a binding; returns whether it is another one.
+    fn note_pause(&mut self, change: &Change) -> bool {
+        let (cluster, name) = (&change.key.cluster, &change.key.name);
+        let pause = match change.what {
+            ChangeType::Gone => Ok(None),
+            ChangeType::Initial | ChangeType::Changed => Pause::of(&change.object),
+        };
+        let pause = pause.unwrap_or_else(|problem| {
+            warn!(workspace = %cluster, binding = %name, %problem, "ignoring the pause of a workspace");
+            None
+        });
+        let known = self.pauses.get(cluster).and_then(|known| known.get(name));
+        if known == pause.as_ref() {
+            return false;
+        }
+        let of_cluster = self.pauses.entry(Arc::clone(cluster)).or_default();
+        match pause {
+            Some(pause) => of_cluster.insert(Arc::clone(name), pause),
+            None => of_cluster.remove(name),
+        };
+        if of_cluster.is_empty() {
+            self.pauses.remove(cluster);
+        }
+        true
     }
 }
 

@@ -6,10 +6,11 @@ use testbed::eventually;
 
 use super::SOON;
 use super::stage::Stage;
-use super::world::{PUBLISHED, World};
+use super::world::{EXPORT, PUBLISHED, World};
 
 on_both_grounds!(
     a_consumers_pause_holds_its_object_until_it_ends,
+    a_pause_of_a_workspace_holds_all_of_its_objects_and_no_others,
     a_paused_copy_stays_as_it_is_and_its_status_goes_on,
     a_paused_resource_holds_all_objects_and_deletions_go_on,
     a_pause_that_the_owner_forbids_or_that_has_no_end_holds_nothing,
@@ -66,6 +67,70 @@ pub(super) async fn await_told(stage: &Stage<'_>, reason: &str) {
         Ok(())
     })
     .await;
+}
+
+/// The bindings of a workspace, as its consumer knows them.
+const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
+
+async fn a_pause_of_a_workspace_holds_all_of_its_objects_and_no_others(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    let (team, kind) = (&stage.team, &stage.kind);
+    let bindings = team.plane.list(BINDINGS).await?;
+    let is_ours = |one: &&Value| one["spec"]["reference"]["export"]["name"] == EXPORT;
+    let binding = bindings.iter().find(is_ours).context("no binding")?;
+    let name = binding["metadata"]["name"].as_str().context("no name")?;
+    let binding = format!("{BINDINGS}/{name}");
+    team.plane
+        .merge(&binding, annotations(soon(3_600).into()))
+        .await?;
+    // Nothing tells when the agent has seen it but what it does.
+    eventually(SOON, "explain shows the pause", async || {
+        let object = explained(world, "lamp").await?;
+        let pauses = object["pauses"].as_array().context("no pauses")?;
+        ensure!(
+            pauses.len() == 1 && pauses[0].to_string().contains("by anna"),
+            "{object:#}"
+        );
+        Ok(())
+    })
+    .await;
+    let edit = json!({"spec": {"size": 2}});
+    team.patch(kind, "lamp", edit).await?;
+    team.make(kind, "new", json!({"size": 1})).await;
+    await_told(&stage, "ObjectPaused").await;
+    let other = world.team("other").await?;
+    world.await_marker(kind, &other).await;
+    ensure!(size_of_copy(&stage, "lamp").await? == 1);
+    ensure!(world.copy(kind, stage.of("new")).await?.is_none());
+
+    // A pause that is too long for a consumer is none.
+    team.plane.merge(&binding, annotations(FAR.into())).await?;
+    stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    world.await_copy(kind, stage.of("new")).await;
+
+    team.plane
+        .merge(&binding, annotations(soon(3_600).into()))
+        .await?;
+    eventually(SOON, "explain shows the pause again", async || {
+        let object = explained(world, "lamp").await?;
+        ensure!(
+            object["pauses"]
+                .as_array()
+                .is_some_and(|all| all.len() == 1),
+            "{object:#}"
+        );
+        Ok(())
+    })
+    .await;
+    team.patch(kind, "lamp", json!({"spec": {"size": 3}}))
+        .await?;
+    world.await_marker(kind, &other).await;
+    team.plane.merge(&binding, removed()).await?;
+    stage.await_in_copy("lamp", "/spec/size", json!(3)).await;
+    Ok(())
 }
 
 async fn a_consumers_pause_holds_its_object_until_it_ends(world: &World) -> Result<()> {
