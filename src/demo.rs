@@ -22,13 +22,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::publish::agent::options::{
-    AgentOptions, DeletionBrake, InFlight, LeaderElection, PAGE_ADDRESS,
-};
+use crate::publish::agent::options::{AgentOptions, DeletionBrake, InFlight, LeaderElection};
 use crate::publish::agent::process;
 use crate::publish::pause::LONGEST_OF_CONSUMERS;
 use hawser_runtime::cluster::config::Lookup;
 use hawser_runtime::cluster::connection::ConnectError;
+use hawser_runtime::overview::site::PAGE_ADDRESS;
 use hawser_runtime::process::shutdown;
 use kcp_playground::Playground;
 use kube_lang::selector::Selector;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use crate::publish::agent::options::{PAGE_ADDRESS, RawAgentArgs, ValidAgentArgs};
+use crate::publish::agent::options::{RawAgentArgs, ValidAgentArgs};
 use crate::publish::agent::process;
+use hawser_runtime::overview::site::PAGE_ADDRESS;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use super::hub::duration;

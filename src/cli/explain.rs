@@ -14,9 +14,9 @@ use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
     ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
 };
-use crate::publish::agent::options::{FlagErrors, PAGE_ADDRESS};
+use crate::publish::agent::options::FlagErrors;
 use hawser_runtime::overview::fetch::fetch;
-use hawser_runtime::overview::site::ObjectPath;
+use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
 use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, span};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::Reason;

@@ -10,6 +10,7 @@ use clap::{ArgAction, Args};
 
 use crate::mirror::agent::process;
 use crate::mirror::options::RawMirrorArgs;
+use hawser_runtime::overview::site::PAGE_ADDRESS;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use super::service;
@@ -49,6 +50,10 @@ pub(super) struct MirrorArgs {
         allow_hyphen_values = true
     )]
     listen_address: String,
+
+    /// Listen address for the page about objects that are out of sync; 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = PAGE_ADDRESS, allow_hyphen_values = true)]
+    page_address: String,
 
     /// Number of consecutive conflicts in the cloud before a type is listed again
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
@@ -266,6 +271,7 @@ impl MirrorArgs {
             robot_name: self.robot_name,
             kubeconfig: self.kubeconfig,
             listen_address: self.listen_address,
+            page_address: self.page_address,
             conflict_error_limit: self.conflict_error_limit,
             timeout: self.timeout,
             max_in_flight: self.max_in_flight,

@@ -8,8 +8,8 @@ use clap::Args;
 use rustix::termios::tcgetwinsize;
 
 use super::output::Output;
-use crate::publish::agent::options::PAGE_ADDRESS;
 use hawser_runtime::overview::fetch::{FetchError, fetch};
+use hawser_runtime::overview::site::PAGE_ADDRESS;
 use hawser_runtime::overview::{Overview, terminal};
 
 /// The size of the screen where there is none.

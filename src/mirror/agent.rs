@@ -8,6 +8,7 @@
 //! | [`health`] | whether the cloud accepts the credentials |
 //! | [`link`] | whether the cloud responds |
 //! | [`numbers`] | the metrics, under the names that dashboards use |
+//! | [`overview`] | what the page shows |
 //! | [`passes`] | the pass over one object |
 //! | [`planes`] | the connections to both clusters |
 //! | [`process`] | the whole process, from start to end |
@@ -23,6 +24,7 @@ pub mod following;
 pub mod health;
 pub mod link;
 pub mod numbers;
+mod overview;
 pub mod passes;
 pub mod planes;
 pub mod process;

@@ -25,6 +25,7 @@ pub struct RawMirrorArgs {
     pub robot_name: String,
     pub kubeconfig: String,
     pub listen_address: String,
+    pub page_address: String,
     pub conflict_error_limit: u32,
     pub timeout: u64,
     pub max_in_flight: usize,
@@ -45,6 +46,8 @@ pub struct MirrorOptions {
     /// The kubeconfig of the robot's cluster.
     pub kubeconfig: Option<PathBuf>,
     pub listen_address: Option<String>,
+    /// The listen address of the page about objects that are out of sync.
+    pub page_address: Option<String>,
     pub conflict_limit: u32,
     /// The duration of a watch.
     pub watch_seconds: u64,
@@ -116,7 +119,10 @@ impl RawMirrorArgs {
         if self.timeout == 0 {
             return Err(OptionError::Zero("timeout"));
         }
-        let listens = !["", "0"].contains(&&*self.listen_address);
+        let listens = |address: &str| {
+            let is_given = !["", "0"].contains(&address);
+            is_given.then(|| address.to_owned())
+        };
         let cloud = match path(&self.remote_kubeconfig) {
             Some(path) => Cloud::Kubeconfig(path),
             None => Cloud::Server {
@@ -128,7 +134,8 @@ impl RawMirrorArgs {
         Ok(MirrorOptions {
             cloud,
             kubeconfig: path(&self.kubeconfig),
-            listen_address: listens.then(|| self.listen_address.clone()),
+            listen_address: listens(&self.listen_address),
+            page_address: listens(&self.page_address),
             conflict_limit: self.conflict_error_limit,
             watch_seconds: self.timeout,
             in_flight: self.max_in_flight.max(1),

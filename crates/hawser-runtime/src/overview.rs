@@ -10,9 +10,16 @@
 //! | [`site`] | the pages of a process |
 //! | [`terminal`] | an overview as lines of a terminal |
 
-use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::cluster::cache::Cache;
 use crate::cluster::queue::QueueState;
+use hawser_sync::Code;
 
 pub mod fetch;
 pub mod page;
@@ -172,6 +179,16 @@ pub struct CacheOverview {
 }
 
 impl Overview {
+    /// An overview without contents, of a process that started then.
+    pub fn now(started: Instant) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            time: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            uptime_seconds: started.elapsed().as_secs(),
+            ..Self::default()
+        }
+    }
+
     pub fn objects(&self) -> usize {
         self.kinds.iter().map(|kind| kind.objects).sum()
     }
@@ -198,6 +215,20 @@ impl Overview {
     }
 }
 
+impl CacheOverview {
+    /// The tables of a cache.
+    pub fn of(cache: &Cache) -> impl Iterator<Item = Self> {
+        let sizes = cache.sizes().into_iter();
+        sizes.map(|(side, kind, size)| Self {
+            side: side.0.to_string(),
+            kind: kind.kind.clone(),
+            objects: size.entries,
+            bytes: size.bytes,
+            silent_seconds: size.silence.as_secs(),
+        })
+    }
+}
+
 impl QueueOverview {
     pub fn of(state: QueueState, workers: usize) -> Self {
         Self {
@@ -207,6 +238,34 @@ impl QueueOverview {
             workers,
         }
     }
+}
+
+/// Objects that are out of sync, by reason: the time since when, and what names each of them.
+pub type ByReason<T> = HashMap<Code, Vec<(Instant, T)>>;
+
+/// The reasons, the worst first, each with those of its objects that have been out of sync longest.
+pub fn reasons<T: Ord>(
+    by_reason: ByReason<T>,
+    advice: impl Fn(Code) -> Option<&'static str>,
+    object: impl Fn(&T) -> Option<ObjectOverview>,
+) -> Vec<ReasonOverview> {
+    let mut by_reason: Vec<_> = by_reason.into_iter().collect();
+    by_reason.sort_by_key(|(code, objects)| (Reverse((code.class(), objects.len())), *code));
+    by_reason
+        .into_iter()
+        .map(|(code, mut objects)| {
+            objects.sort_unstable();
+            let listed = objects.iter().take(MOST_OBJECTS);
+            ReasonOverview {
+                code: code.as_str().to_owned(),
+                class: code.class().as_str().to_owned(),
+                explanation: code.sentence().to_owned(),
+                advice: advice(code).map(str::to_owned),
+                count: objects.len(),
+                objects: listed.filter_map(|(_, named)| object(named)).collect(),
+            }
+        })
+        .collect()
 }
 
 /// A time span in words: `3d 4h`.

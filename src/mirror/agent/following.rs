@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -23,6 +24,8 @@ use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Feed, Selec
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::controller::brakes::APPROVAL;
 use hawser_runtime::controller::{Reconciler, work};
+use hawser_runtime::overview::KindOverview;
+use hawser_runtime::overview::recent::RecentChanges;
 use hawser_sync::{Key, Scope, Seen, Store as _};
 use kube_lang::object::Gvk;
 
@@ -37,6 +40,7 @@ pub struct CrdController {
     /// Ends everything. Syncers stop with it, whenever they were started.
     stop: CancellationToken,
     cache: Arc<Cache>,
+    started: Instant,
     /// Names of definitions.
     queue: Queue<Arc<str>>,
     known: Mutex<HashMap<Arc<str>, DefinitionRecord>>,
@@ -90,6 +94,7 @@ impl CrdController {
             config,
             stop,
             cache,
+            started: Instant::now(),
             queue: Queue::new(2),
             known: Mutex::default(),
         })
@@ -221,6 +226,39 @@ impl CrdController {
         if let Some(running) = known.and_then(|known| known.running) {
             running.stop().await;
         }
+    }
+
+    /// The name of the robot.
+    pub fn robot(&self) -> &str {
+        &self.settings.robot_name
+    }
+
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    pub fn recent(&self) -> RecentChanges {
+        self.numbers.recent.changes()
+    }
+
+    pub fn syncers(&self) -> Vec<Arc<Syncer>> {
+        let known = self.known.lock();
+        let running = known.values().filter_map(|known| known.running.as_ref());
+        running.map(|running| Arc::clone(&running.syncer)).collect()
+    }
+
+    /// The definitions that are not followed although they ask for it.
+    pub fn refused(&self) -> Vec<KindOverview> {
+        let known = self.known.lock();
+        let refused = known.iter().filter_map(|(name, known)| {
+            let problem = known.refused.clone()?;
+            Some(KindOverview {
+                name: name.to_string(),
+                problems: vec![problem],
+                ..KindOverview::default()
+            })
+        });
+        refused.collect()
     }
 
     /// Updates the metrics of all syncers.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::{Method, Uri};
 
 use super::traces::Traces;
+use hawser_runtime::overview::recent::Recent;
 use hawser_runtime::process::metrics::system;
 use hawser_runtime::process::metrics::text::{
     Counter, Gauge, Histogram, MetricFamily, Name, Number,
@@ -79,6 +80,8 @@ pub struct MirrorMetrics {
     up: MetricFamily<Gauge>,
     delays: MetricFamily<Histogram>,
     pub traces: Traces,
+    /// The last minutes, for people.
+    pub recent: Recent,
     /// The labels that identify the process.
     resource: String,
 }
@@ -180,6 +183,7 @@ impl MirrorMetrics {
                 "Time from seeing a change to writing it to the other side, in seconds.",
             ),
             traces: Traces::default(),
+            recent: Recent::default(),
             resource: resource(|name| std::env::var(name).unwrap_or_default()),
         })
     }

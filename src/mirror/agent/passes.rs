@@ -15,6 +15,7 @@ use hawser_runtime::cluster::brake::CopyCounts;
 use hawser_runtime::cluster::queue::{self, QueueKey as _};
 use hawser_runtime::cluster::troubles::DueTrouble;
 use hawser_runtime::controller::{self, Deletion, FinishedPass, PassDialect, Withheld};
+use hawser_runtime::process::metrics::Direction;
 use hawser_sync::reason::Class;
 use hawser_sync::{
     Answer, Code, Dialect, Effect, Failure, Key, Outcome, Reason, Request, Seen, Step, Store as _,
@@ -340,9 +341,22 @@ impl MirrorPass {
                 effect => debug!(CRD = resource, namespace, name, ?effect, "written"),
             }
         }
+        let latency = self.happened.upstream.or(self.happened.downstream);
+        let latency = latency.map(|since| since.elapsed());
+        let has = |wanted: &[Effect]| {
+            let mut happened = ended.report.happened.iter();
+            happened.any(|(_, effect)| wanted.contains(effect))
+        };
+        if has(&[Effect::Placed, Effect::Synced, Effect::Adopted]) {
+            numbers.recent.changed(Direction::Spec, latency);
+        }
+        if has(&[Effect::StatusSynced]) {
+            numbers.recent.changed(Direction::Status, latency);
+        }
         for outcome in &ended.report.outcomes {
             if matches!(outcome.reason.code.class(), Class::Refused | Class::Retry) {
                 numbers.failed(because, resource);
+                numbers.recent.problem();
             }
         }
     }

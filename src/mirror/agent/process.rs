@@ -24,6 +24,7 @@ use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, 
 use hawser_runtime::cluster::connection::ConnectError;
 use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
+use hawser_runtime::overview::site::{OverviewSite, bind_page};
 use hawser_runtime::process::metrics;
 use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
 
@@ -117,6 +118,13 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
             let serving = bound.serve(Pages::Site(site), stop.clone());
             Some(AbortOnDropHandle::new(tokio::spawn(serving)))
         }
+    };
+    let _page = match &options.page_address {
+        None => None,
+        Some(address) => bind_page(address).await?.map(|bound| {
+            let pages = Pages::Private(Arc::new(OverviewSite::new(&following)));
+            AbortOnDropHandle::new(tokio::spawn(bound.serve(pages, stop.clone())))
+        }),
     };
     let _robot = lifecycle::renew(robot_watched, &planes.robot);
     let _cloud = cloud_watched.map(|watched| lifecycle::renew(watched, &planes.cloud));

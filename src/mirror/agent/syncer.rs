@@ -30,7 +30,7 @@ use hawser_runtime::controller::{
 use hawser_sync::{Key, Scope, Seen, Side, Store as _};
 
 /// The number of objects of one definition with concurrent passes. Most of them wait for an answer.
-const WORKERS: usize = 16;
+pub const WORKERS: usize = 16;
 /// A list that lost fewer objects causes no hold.
 const MANY: usize = 5;
 
@@ -60,7 +60,7 @@ pub struct Syncer {
     pub definition: Arc<Definition>,
     pub planes: MirrorConnections,
     pub cache: Arc<Cache>,
-    subjects: Arc<Subjects<Id>>,
+    pub subjects: Arc<Subjects<Id>>,
     pub numbers: Arc<MirrorMetrics>,
     config: SyncerConfig,
     pub stopped: CancellationToken,

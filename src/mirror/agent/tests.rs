@@ -1,11 +1,18 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::ground::{CLOUD, CRDS, Clusters, MISSIONS, ROBOT, missions, pause, syncer_config};
+use super::ground::{
+    CLOUD, CRDS, Clusters, MISSIONS, Mirror, ROBOT, missions, pause, syncer_config,
+};
 use crate::mirror::definition::{
     FILTER_BY_ROBOT_NAME, REMOTE_RESOURCE_VERSION, ROBOT_NAME, RobotSpecSource, SPEC_SOURCE,
     Settings,
 };
 use hawser_runtime::controller::brakes::APPROVAL;
+use hawser_runtime::overview::Overview;
+use hawser_runtime::overview::recent::Minute;
+use hawser_runtime::overview::site::{ObjectPath, OverviewSource as _};
 use kcp_playground::server::{Action, When};
 
 mod contests;
@@ -25,6 +32,63 @@ fn filtered() -> Value {
 
 fn labelled(robot: &str) -> Value {
     json!({"metadata": {"labels": {ROBOT_NAME: robot}}})
+}
+
+/// Awaits an overview.
+async fn until_overview(mirror: &Mirror, is_so: impl Fn(&Overview) -> bool) -> Overview {
+    let looking = async {
+        loop {
+            let overview = mirror.following.overview();
+            if is_so(&overview) {
+                return overview;
+            }
+            pause().await;
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_mins(1), looking).await;
+    found.unwrap_or_else(|_| panic!("{:#?}", mirror.following.overview()))
+}
+
+#[tokio::test]
+async fn the_overview_has_what_is_out_of_sync_and_for_how_long_it_was_tried() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    let mirror = clusters.mirror(r1()).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    let carried = |minutes: &[Minute]| minutes.iter().any(|minute| minute.spec > 0);
+    let well = until_overview(&mirror, |overview| carried(&overview.recent.minutes)).await;
+    assert_eq!((well.objects(), well.out_of_sync()), (1, 0));
+
+    let refusal = Action::Status {
+        code: 403,
+        when: When::Before,
+    };
+    clusters.fault(ROBOT, "create", refusal, None);
+    clusters.create(CLOUD, "b", &json!({})).await;
+    let ill = until_overview(&mirror, |overview| overview.out_of_sync() == 1).await;
+    let [reason] = ill.reasons.as_slice() else {
+        panic!("{ill:#?}");
+    };
+    let object = &reason.objects[0];
+    assert_eq!((&*reason.code, &*object.name), ("Forbidden", "b"));
+    assert_eq!((&*object.tenant, ill.tenants[0].out_of_sync), ("r1", 1));
+    let path = ObjectPath {
+        config: "missions.example.com",
+        tenant: "r1",
+        namespace: Some("default"),
+        name: "b",
+    };
+    assert!(
+        mirror
+            .following
+            .attempts(&path)
+            .is_some_and(|known| known.attempts >= 1)
+    );
+
+    clusters.robot.faults().clear();
+    let well = until_overview(&mirror, |overview| overview.out_of_sync() == 0).await;
+    assert_eq!(well.objects(), 2);
+    mirror.stop().await;
 }
 
 #[tokio::test]

@@ -18,9 +18,6 @@ use kube_lang::selector::{Selector, SelectorError};
 /// The default name of an agent is the slice's name with this suffix.
 const DEFAULT_NAME_SUFFIX: &str = "-syncagent";
 
-/// The default listen address of the page. If it is taken, the agent runs without a page.
-pub const PAGE_ADDRESS: &str = "127.0.0.1:8090";
-
 /// The longest RFC 1035 label.
 const MAX_LABEL: usize = 63;
 

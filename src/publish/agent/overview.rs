@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::approvals;
@@ -16,11 +15,11 @@ use crate::publish::advice::advice;
 use hawser_runtime::controller::Unsettled;
 use hawser_runtime::overview::site::{ObjectPath, OverviewSource};
 use hawser_runtime::overview::{
-    AttemptsOverview, CacheOverview, HeldOverview, KindOverview, MOST_OBJECTS, ObjectOverview,
-    Overview, QueueOverview, ReasonOverview, Role, TenantOverview,
+    AttemptsOverview, ByReason, CacheOverview, HeldOverview, KindOverview, ObjectOverview,
+    Overview, QueueOverview, ReasonOverview, Role, TenantOverview, reasons,
 };
 use hawser_runtime::process::metrics::Metrics;
-use hawser_sync::{Code, Scope, Seen, Store as _};
+use hawser_sync::{Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
 /// Makes the overview of an agent, from its start.
@@ -31,9 +30,6 @@ pub struct AgentOverview {
     /// Set when the agent knows its slice and export.
     publishing: OnceLock<Arc<Publishing>>,
 }
-
-/// Objects that are out of sync, by reason.
-type ByReason = HashMap<Code, Vec<(SubjectId, Instant)>>;
 
 impl AgentOverview {
     pub fn new(options: &Arc<AgentOptions>, metrics: &Arc<Metrics>) -> Arc<Self> {
@@ -67,13 +63,10 @@ impl OverviewSource for AgentOverview {
     fn overview(&self) -> Overview {
         let mut overview = Overview {
             name: self.options.agent_name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role(),
-            time: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            uptime_seconds: self.started.elapsed().as_secs(),
             tenant_word: "workspace".to_owned(),
             recent: self.metrics.recent.changes(),
-            ..Overview::default()
+            ..Overview::now(self.started)
         };
         if let Some(publishing) = self.publishing.get() {
             publishing.fill(&mut overview);
@@ -99,12 +92,12 @@ impl OverviewSource for AgentOverview {
 
 impl Publishing {
     fn fill(&self, overview: &mut Overview) {
-        let mut by_reason = ByReason::new();
+        let mut by_reason = ByReason::<SubjectId>::new();
         let mut by_publication: HashMap<Arc<str>, usize> = HashMap::new();
         let mut by_workspace: HashMap<Arc<str>, usize> = HashMap::new();
         let note = |id: &SubjectId, problem: &Unsettled| {
             let of_reason = by_reason.entry(problem.reason.code).or_default();
-            of_reason.push((id.clone(), problem.since));
+            of_reason.push((problem.since, id.clone()));
             *by_publication
                 .entry(Arc::clone(&id.publication))
                 .or_default() += 1;
@@ -116,16 +109,7 @@ impl Publishing {
         overview.rank_tenants(self.tenants(&by_workspace));
         let state = self.dispatch.subjects.queue.state();
         overview.queue = QueueOverview::of(state, WORKERS);
-        let sizes = self.cache.sizes().into_iter();
-        overview.caches = sizes
-            .map(|(side, kind, size)| CacheOverview {
-                side: side.0.to_string(),
-                kind: kind.kind.clone(),
-                objects: size.entries,
-                bytes: size.bytes,
-                silent_seconds: size.silence.as_secs(),
-            })
-            .collect();
+        overview.caches = CacheOverview::of(&self.cache).collect();
     }
 
     /// Every published resource of this agent, also one that does not run.
@@ -173,7 +157,7 @@ impl Publishing {
         })
     }
 
-    fn reasons(&self, by_reason: ByReason) -> Vec<ReasonOverview> {
+    fn reasons(&self, by_reason: ByReason<SubjectId>) -> Vec<ReasonOverview> {
         let running = self.dispatch.running();
         let subjects = &self.dispatch.subjects;
         let object = |id: &SubjectId| {
@@ -187,24 +171,7 @@ impl Publishing {
                 attempts: subjects.attempts(id)?,
             })
         };
-        let mut reasons: Vec<_> = by_reason
-            .into_iter()
-            .map(|(code, mut of_reason)| {
-                of_reason.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
-                let listed = of_reason.iter().take(MOST_OBJECTS);
-                let reason = ReasonOverview {
-                    code: code.as_str().to_owned(),
-                    class: code.class().as_str().to_owned(),
-                    explanation: code.sentence().to_owned(),
-                    advice: advice(code).map(str::to_owned),
-                    count: of_reason.len(),
-                    objects: listed.filter_map(|(id, _)| object(id)).collect(),
-                };
-                (std::cmp::Reverse((code.class(), reason.count)), reason)
-            })
-            .collect();
-        reasons.sort_by(|a, b| (a.0, &a.1.code).cmp(&(b.0, &b.1.code)));
-        reasons.into_iter().map(|(_, reason)| reason).collect()
+        reasons(by_reason, advice, object)
     }
 
     fn tenants(&self, out_of_sync: &HashMap<Arc<str>, usize>) -> Vec<TenantOverview> {

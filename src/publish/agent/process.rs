@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::approvals;
 use super::binding_reader::BindingReader;
@@ -24,7 +24,7 @@ use super::events::Announcer;
 use super::export::{self, ExportChannels, ExportStatus, Exporter, Member, Members};
 use super::numbers::AgentMetrics;
 use super::observing::watch_numbers;
-use super::options::{AgentOptions, Controller, LeaderElection, PAGE_ADDRESS};
+use super::options::{AgentOptions, Controller, LeaderElection};
 use super::overview::AgentOverview;
 use super::passes::{Passes, WORKERS};
 use super::publication::{SERVICE, local_feed};
@@ -48,8 +48,7 @@ use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{
     BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
 };
-use hawser_runtime::errors::chain;
-use hawser_runtime::overview::site::OverviewSite;
+use hawser_runtime::overview::site::{OverviewSite, bind_page};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::{Fence, Leadership, LeaseOptions, elect};
 use hawser_runtime::process::metrics::Metrics;
@@ -129,33 +128,22 @@ async fn pages(
             &options.health_address,
             Pages::Probes(Arc::clone(health)),
         ),
-        (
-            "--page-address",
-            &options.page_address,
-            Pages::Private(Arc::new(OverviewSite::new(overview))),
-        ),
     ];
     for (flag, address, pages) in wanted {
         if let Some(address) = address.clone() {
             // Probes and metrics are served on a separate thread, so that they are answered even if the process is
             // busy.
-            let is_default = address == PAGE_ADDRESS;
             let bound = dedicated.run(async move { serve::bind(flag, &address).await });
-            match bound.await {
-                Ok(bound) => {
-                    if matches!(pages, Pages::Private(_)) {
-                        info!(address = %bound.address(), "serving the page");
-                    }
-                    served.push(dedicated.spawn(bound.serve(pages, stop.clone())));
-                }
-                // The original has no page, and a command line of it still works.
-                Err(error) if is_default => {
-                    let error = chain(&error);
-                    warn!(error, "running without the page; set --page-address");
-                }
-                Err(error) => return Err(error),
-            }
+            served.push(dedicated.spawn(bound.await?.serve(pages, stop.clone())));
         }
+    }
+    if let Some(address) = options.page_address.clone()
+        && let Some(bound) = dedicated
+            .run(async move { bind_page(&address).await })
+            .await?
+    {
+        let pages = Pages::Private(Arc::new(OverviewSite::new(overview)));
+        served.push(dedicated.spawn(bound.serve(pages, stop.clone())));
     }
     Ok(served)
 }

@@ -431,6 +431,7 @@ impl World {
                 "-listen-address",
                 "127.0.0.1:0",
                 "-log-level=-4",
+                "-page-address=0",
             ])
             .arg(format!("--remote-server={cloud}"))
             .args(["--remote-ca-file".into(), authority.into_os_string()])

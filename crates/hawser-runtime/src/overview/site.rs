@@ -18,15 +18,37 @@ use parking_lot::Mutex;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 use tokio::time::Instant;
+use tracing::{info, warn};
 
 use super::{AttemptsOverview, ObjectAnswer, Overview, page};
-use crate::process::serve::{Site, SitePage};
+use crate::errors::chain;
+use crate::process::serve::{self, Bound, ServeError, Site, SitePage};
 
 /// An overview is made at most once in this time, however many clients want it.
 const FRESH: Duration = Duration::from_secs(1);
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
+
+/// The default listen address of a page.
+pub const PAGE_ADDRESS: &str = "127.0.0.1:8090";
+
+/// Listens on the address of `--page-address`. If the default address is in use, there is no page: command lines of
+/// the programs that Hawser replaces do not name another one.
+pub async fn bind_page(address: &str) -> Result<Option<Bound>, ServeError> {
+    match serve::bind("--page-address", address).await {
+        Ok(bound) => {
+            info!(address = %bound.address(), "serving the page");
+            Ok(Some(bound))
+        }
+        Err(error) if address == PAGE_ADDRESS => {
+            let error = chain(&error);
+            warn!(error, "running without the page; set --page-address");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
 
 /// Where overviews come from.
 pub trait OverviewSource: Send + Sync {

@@ -219,6 +219,7 @@ fn options(
         },
         kubeconfig: Some(kubeconfig),
         listen_address: Some(listens.to_string()),
+        page_address: None,
         conflict_limit: 5,
         watch_seconds: 300,
         in_flight: 8,
