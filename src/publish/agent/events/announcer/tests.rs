@@ -30,6 +30,7 @@ fn report(effect: Effect) -> Report {
     Report {
         outcomes: vec![],
         happened: vec![(None, effect)],
+        reverted: vec![],
         requests: 1,
         recheck: None,
         asked: vec![],
