@@ -222,6 +222,7 @@ fn main() {
         let report = Report {
             outcomes: decision.outcomes,
             happened: Vec::new(),
+            reverted: Vec::new(),
             requests: 0,
             recheck: None,
             fingerprints: asked.iter().map(|one| world.fingerprint(one)).collect(),

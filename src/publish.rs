@@ -8,6 +8,7 @@ pub mod agent;
 pub mod claims;
 pub mod compiled;
 pub mod crd;
+pub mod drift;
 pub mod export;
 pub mod filters;
 pub mod hashes;

@@ -15,6 +15,7 @@ use crate::publish::agent::explain::{
     ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
 };
 use crate::publish::agent::options::FlagErrors;
+use crate::publish::drift;
 use hawser_runtime::overview::fetch::fetch;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
 use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, span};
@@ -277,6 +278,11 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
             let _ = writeln!(text, "                {}", in_words(&link.reason));
         }
     }
+    for field in &explained.drift {
+        let (path, mode) = (drift::path(field), drift::mode(field.mode));
+        let writer = drift::writer(field.by.as_ref());
+        let _ = writeln!(text, "  drift         {path} ({mode}): changed by {writer}");
+    }
     if !explained.due.is_empty() {
         text.push_str("  due writes\n");
     }
@@ -437,6 +443,17 @@ pub(super) fn as_json(explained: &Explained) -> Value {
             "refusal": write.refusal,
         })
     });
+    let drift = explained.drift.iter().map(|field| {
+        let by = field.by.as_ref().map(|by| {
+            json!({
+                "manager": by.manager,
+                "operation": by.operation,
+                "subresource": by.subresource,
+                "time": by.time,
+            })
+        });
+        json!({"path": drift::path(field), "mode": drift::mode(field.mode), "changedBy": by})
+    });
     let object = &explained.object;
     json!({
         "object": {
@@ -452,6 +469,7 @@ pub(super) fn as_json(explained: &Explained) -> Value {
         "pauses": explained.pauses,
         "leftOutBy": explained.left_out_by,
         "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
+        "drift": drift.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
         "due": due.collect::<Vec<_>>(),
     })

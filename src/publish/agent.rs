@@ -19,6 +19,7 @@
 //! | [`related`] | the kinds, feeds and reverse index of related objects |
 //! | [`dispatch`] | maps watch events to subjects in the queue |
 //! | [`passes`] | the subject of a pass, and the notes after it |
+//! | `drift` | fields of copies that other writers changed |
 //! | [`observing`] | metrics that are polled |
 //! | [`overview`] | what the page shows: kinds, workspaces, and objects that are out of sync |
 //! | [`sweep`] | state Secrets whose object is gone |
@@ -36,6 +37,7 @@ pub mod bindings;
 pub mod conditions;
 pub mod control;
 pub mod dispatch;
+mod drift;
 pub mod events;
 pub mod explain;
 pub mod export;

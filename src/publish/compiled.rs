@@ -20,9 +20,11 @@ use super::types::{
     TemplateEngine,
 };
 use crate::mutation::Pipeline;
+use hawser_sync::DriftRules;
 use kube_lang::object::{Gvk, Object};
 use kube_lang::template::Engine;
 
+mod drift;
 mod problem;
 mod related;
 mod selectors;
@@ -93,6 +95,7 @@ pub struct Compiled {
     pub(super) workspace_paths: bool,
     pub(super) related: Vec<Arc<Entry>>,
     pub(super) synced: Option<SyncedRules>,
+    pub(super) drift: Arc<DriftRules>,
     fingerprint: u64,
     warnings: Vec<Problem>,
 }
@@ -118,6 +121,7 @@ impl Compiled {
         let related = related::related(spec, engine, namespace_is_owners, &mut problems);
         let synced = spec.synced.as_ref();
         let synced = synced.map(|given| SyncedRules::compile(given, &types, &mut problems));
+        let drift = drift::drift(&spec.drift, &types, &mut problems);
         if let Some(naming) = &naming {
             warn_of_adoption(spec, naming, &mut problems);
         }
@@ -143,6 +147,7 @@ impl Compiled {
                     workspace_paths: spec.enable_workspace_paths,
                     related,
                     synced,
+                    drift: Arc::new(drift),
                     fingerprint: hasher.finish(),
                     warnings: problems,
                 })
@@ -216,6 +221,11 @@ impl Compiled {
     /// How consumers learn that the service has seen a generation of their objects.
     pub fn synced(&self) -> Option<&SyncedRules> {
         self.synced.as_ref()
+    }
+
+    /// The treatment of fields of copies that other writers change.
+    pub fn drift(&self) -> &Arc<DriftRules> {
+        &self.drift
     }
 
     /// The finalizer on originals of related objects in workspaces.

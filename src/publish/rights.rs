@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::types::{LegacyKind, Origin, PublishedResourceSpec, RelatedSpec};
+use super::types::{DriftTreatment, LegacyKind, Origin, PublishedResourceSpec, RelatedSpec};
 
 /// The server that grants a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -295,6 +295,17 @@ fn of_kind(agent: &AgentNeeds, kind: &PublishedKindNeeds, needs: &mut GroupedRig
         (&kind.spec.resource.api_group, &kind.plural, None),
         &copied(),
     );
+    let mut rules = kind.spec.drift.iter();
+    if rules.any(|rule| rule.mode != DriftTreatment::Keep) {
+        needs.add(
+            everywhere,
+            ("", "events", None),
+            &[(
+                "create",
+                "no events are sent about fields of copies that others changed",
+            )],
+        );
+    }
     for entry in &kind.spec.related {
         of_related(entry, needs);
     }

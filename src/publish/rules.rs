@@ -13,7 +13,8 @@ use super::synced::SyncedContext;
 use super::types::{AdoptedOnDelete, Adoption};
 use crate::mutation::MutationError;
 use crate::mutation::Pipeline;
-use hawser_sync::link::{self, StatusFlow};
+use hawser_runtime::cluster::connection::FIELD_MANAGER;
+use hawser_sync::link::{self, DriftPolicy, StatusFlow};
 use hawser_sync::{Intent, Side};
 use kube_lang::object::{Gvk, Object, numbers};
 
@@ -325,6 +326,16 @@ pub fn subject_of(rules: ObjectRules) -> Subject {
     }
 }
 
+/// The treatment of drift by the rules of a published resource.
+pub fn drift_policy(compiled: &Compiled) -> DriftPolicy {
+    DriftPolicy {
+        rules: Arc::clone(&compiled.drift),
+        finds_kept: false,
+        manager: FIELD_MANAGER,
+        known: None,
+    }
+}
+
 fn policy(compiled: &Compiled) -> Policy {
     let safety = &compiled.safety;
     let naming = &compiled.naming;
@@ -338,6 +349,7 @@ fn policy(compiled: &Compiled) -> Policy {
             AdoptedOnDelete::Delete => link::AdoptedOnDelete::Delete,
             AdoptedOnDelete::Release => link::AdoptedOnDelete::Release,
         },
+        drift: (!compiled.drift.keeps_all()).then(|| drift_policy(compiled)),
         status: if compiled.types.remote_status {
             StatusFlow::Back
         } else {

@@ -28,6 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod condition;
+mod drift;
 pub mod manifest;
 mod mutation;
 mod null;
@@ -35,6 +36,7 @@ mod related;
 mod selector;
 
 pub use condition::Condition;
+pub use drift::{DriftRule, DriftTreatment};
 pub use mutation::{MutationSpec, ResourceMutation};
 pub use related::{
     LegacyKind, Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
@@ -120,6 +122,15 @@ pub struct PublishedResourceSpec {
     /// The treatment of objects that the agent did not create, and of workspaces that unbind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety: Option<Safety>,
+    /// The treatment of fields of copies that other writers than the agent change. Default: such
+    /// changes are kept until the object in the workspace changes the field.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"]))]
+    pub drift: Vec<DriftRule>,
     /// Reports on each object in workspaces whether the service has seen its current generation,
     /// for `kubectl wait`. Default: no report.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -74,6 +74,7 @@ mod chaos;
 mod contests;
 mod crash;
 mod deep;
+mod drift;
 mod events;
 mod explain;
 mod fairness;

@@ -6,6 +6,7 @@ use std::future::Future;
 use futures::future::join_all;
 
 use super::decide::{Decision, RETRY, decide};
+use super::drift::DriftMode;
 use super::look::{PassView, Store};
 use super::pass::{reason_of, stored_otherwise};
 use super::reason::{Class, Code, Reason};
@@ -49,7 +50,7 @@ pub async fn run(
     cluster: &impl Cluster,
 ) -> Report {
     let mut view = PassView::after(rested, store);
-    let mut happened = Vec::new();
+    let (mut happened, mut reverted) = (Vec::new(), Vec::new());
     let mut requests = 0;
     let mut last = Decision::default();
     let (mut answers, mut asked, mut fingerprints) = (Vec::new(), Vec::new(), Vec::new());
@@ -81,6 +82,16 @@ pub async fn run(
         for (step, answer) in last.steps.iter().zip(&answers) {
             if step.request.writes() && !is_failed(answer) {
                 happened.push((step.link.clone(), step.effect));
+                if step.effect == Effect::Reverted {
+                    let mut outcomes = last.outcomes.iter();
+                    let outcome =
+                        outcomes.find(|outcome| Some(&outcome.link) == step.link.as_ref());
+                    let drift = outcome.and_then(|outcome| outcome.drift.as_ref());
+                    let fields = drift
+                        .into_iter()
+                        .flat_map(|drift| drift.fields_to(DriftMode::Revert));
+                    reverted.extend(fields.cloned());
+                }
             }
         }
     }
@@ -95,6 +106,7 @@ pub async fn run(
     Report {
         outcomes: last.outcomes,
         happened,
+        reverted,
         requests,
         recheck: last.recheck,
         asked,

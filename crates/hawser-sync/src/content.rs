@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use kube_lang::object::{Object, numbers};
 
 use super::create::claim;
+use super::drift::{Differences, DriftMode};
 use super::link::{Content, Identity, Link, Source, StatusFlow};
 use super::locate::LocatedCopy;
 use super::memory::{CopyRecord, Entry, Snapshot};
@@ -18,7 +19,7 @@ use super::pass::{
     EntryUpdate, LinkDecision, Lookup, Pass, drop_foreign_finalizer, patch_uid, patch_version,
     reason_of, stored_otherwise, unread, without_foreign_finalizers,
 };
-use super::pending::{PendingChange, effective};
+use super::pending::{PendingChange, effective, set};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request};
 use super::rules::{CopyOrigin, Marks, Metadata};
@@ -76,8 +77,9 @@ pub(super) fn content(
         Some(request) if pass.done(&request) => Stored::Otherwise,
         // The status of the existing copy is synchronized all the same.
         Some(request) if matches!(pass.failure(&request), Some(Failure::Paused(_))) => {
-            let mut turn = LinkDecision::step(request, Effect::Synced).of(key);
+            let mut turn = LinkDecision::step(request.clone(), Effect::Synced).of(key);
             copying.status(&mut turn)?;
+            copying.drift(&desired, Some(&request), &mut turn);
             return Ok(turn);
         }
         Some(request) => {
@@ -91,8 +93,12 @@ pub(super) fn content(
         }
     };
     let remembered = pass.remembers() && link.policy.content.is_remembered();
-    let memory = remembered.then(|| copying.remember(desired)).flatten();
-    copying.settle_copy(memory, stored)
+    let entry = || copying.remember(Arc::clone(&desired));
+    let memory = remembered.then(entry).flatten();
+    let mut turn = copying.settle_copy(memory, stored)?;
+    copying.drift(&desired, None, &mut turn);
+    copying.revert(&desired, &mut turn);
+    Ok(turn)
 }
 
 /// The content that the server stored.
@@ -311,6 +317,67 @@ impl Copying<'_> {
             turn.reason = Code::Working.into();
         }
         Ok(turn)
+    }
+
+    /// Adds the drift of the copy, or the read that it takes: caches keep no managed fields. Fields that a patch is about
+    /// to write do not count.
+    fn drift(&self, desired: &Object, due: Option<&Request>, turn: &mut LinkDecision) {
+        let LocatedCopy { key, object, .. } = self.copy;
+        let Some(policy) = &self.link.policy.drift else {
+            return;
+        };
+        let due = match due {
+            Some(Request::Patch { patch, .. }) => patch.as_object(),
+            _ => None,
+        };
+        let (rules, with_kept) = (&policy.rules, policy.finds_kept);
+        let differences = Differences::of(rules, with_kept, desired, object, due);
+        if differences.is_empty() || object.in_deletion() {
+            return;
+        }
+        let known = policy.known.as_ref();
+        if let Some(known) = known.filter(|known| differences.led_to(known)) {
+            turn.drift = Some(Arc::clone(known));
+            return;
+        }
+        if let Lookup::Read(request) = self.pass.lookup_live(key) {
+            turn.steps.push((request, Effect::Looked));
+            if turn.reason.code == Code::InStep {
+                turn.reason = Code::NeedsToSee.into();
+            }
+            return;
+        }
+        let is_created = self.pass.view.created(key, object);
+        turn.drift = Some(differences.drift(object, policy.manager, is_created).into());
+    }
+
+    /// Adds the patch that reverts drift. It is a write of its own, after all that is due: a patch with a new value never
+    /// counts as a repetition, and places that another writer keeps changing would make an announced change look made.
+    fn revert(&self, desired: &Object, turn: &mut LinkDecision) {
+        let Some(drift) = turn.drift.clone() else {
+            return;
+        };
+        let mut body = Map::new();
+        for field in drift.fields_to(DriftMode::Revert) {
+            let mut keys = field.keys.iter();
+            if let Some(value) = keys.try_fold(desired.as_value(), |value, key| value.get(key)) {
+                set(&mut body, &field.keys, value);
+            }
+        }
+        if body.is_empty() {
+            return;
+        }
+        let LocatedCopy { key, object, .. } = self.copy;
+        let request = patch_uid(key, object, Value::Object(body));
+        if self.pass.done(&request) {
+            // The server stores another value than the one that is written. That is its answer, so it is in sync.
+            turn.drift = Some(drift.without(DriftMode::Revert).into());
+            return;
+        }
+        turn.steps.push((request, Effect::Reverted));
+        if turn.reason.code == Code::InStep {
+            turn.reason = Code::Working.into();
+        }
     }
 
     /// Adds the steps for the status.

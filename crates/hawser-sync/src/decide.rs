@@ -310,6 +310,7 @@ impl Pass<'_> {
             reason: turn.reason.clone(),
             copy: None,
             current: false,
+            drift: None,
         };
         self.subject.links.iter().map(outcome).collect()
     }
@@ -321,5 +322,6 @@ fn outcome(link: &Link, turn: LinkDecision) -> Outcome {
         reason: turn.reason,
         copy: turn.copy,
         current: turn.current,
+        drift: turn.drift,
     }
 }

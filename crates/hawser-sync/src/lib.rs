@@ -10,11 +10,13 @@
 //! `act` are asynchronous; neither knows a client.
 
 mod act;
+mod author;
 mod content;
 pub mod contest;
 mod create;
 mod decide;
 mod delete;
+pub mod drift;
 mod facts;
 mod fingerprint;
 mod key;
@@ -35,8 +37,10 @@ mod subject;
 mod view;
 
 pub use act::{Cluster, Dialect, run};
+pub use author::Author;
 pub use contest::{WriteConflict, WriteHistory, WrittenFields};
 pub use decide::{Decision, decide};
+pub use drift::{Drift, DriftMode, DriftRules, DriftedField};
 pub use facts::Facts;
 pub use fingerprint::{Fingerprint, ValueHash};
 pub use key::{Finalizer, Key, Labels, LinkId, Scope, Side};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::drift::{Drift, DriftRules};
 use super::key::{Finalizer, Key, Labels, LinkId, Scope};
 use super::reason::Reason;
 use super::rules::{CopyOrigin, Rules};
@@ -76,6 +77,8 @@ pub struct Policy {
     pub adoption: Adoption,
     pub adopted_on_delete: AdoptedOnDelete,
     pub content: Content,
+    /// The treatment of drift, for content that is merged; `None` keeps and ignores all of it.
+    pub drift: Option<DriftPolicy>,
     pub status: StatusFlow,
     pub claims: Claims,
     /// Finalizers of others that no program will remove: they are removed from source and copy.
@@ -142,6 +145,18 @@ impl Content {
     }
 }
 
+/// The treatment of fields that other writers of a copy changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriftPolicy {
+    pub rules: Arc<DriftRules>,
+    /// Whether drift that is kept is an outcome too.
+    pub finds_kept: bool,
+    /// The field manager of the own writes.
+    pub manager: &'static str,
+    /// The drift that an earlier pass found. While the copy differs in the same way, it is not read again.
+    pub known: Option<Arc<Drift>>,
+}
+
 /// The direction of the status. Unless it is written with the whole object, the receiving kind has to serve a status
 /// subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +212,7 @@ impl Policy {
             adoption: Adoption::Keep,
             adopted_on_delete: AdoptedOnDelete::Delete,
             content: Content::Merge,
+            drift: None,
             status: StatusFlow::Back,
             claims: Claims::Sole,
             foreign_finalizers: Vec::new(),

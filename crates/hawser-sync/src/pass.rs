@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use kube_lang::object::{Missing, Object};
 
+use super::drift::Drift;
 use super::facts::Facts;
 use super::fingerprint::Fingerprint;
 use super::key::{Finalizer, Key, LinkId};
@@ -38,6 +39,7 @@ pub(super) struct LinkDecision {
     pub(super) reason: Reason,
     pub(super) copy: Option<Key>,
     pub(super) current: bool,
+    pub(super) drift: Option<Arc<Drift>>,
 }
 
 impl LinkDecision {
@@ -49,6 +51,7 @@ impl LinkDecision {
             reason: reason.into(),
             copy: None,
             current: false,
+            drift: None,
         }
     }
 

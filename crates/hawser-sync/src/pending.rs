@@ -97,7 +97,7 @@ fn there(places: &[String], live: &Object) -> ValueHash {
 }
 
 /// Sets a value in a patch, unless the patch replaces or removes a parent of it.
-fn set(body: &mut Map<String, Value>, names: &[String], value: &Value) {
+pub(super) fn set(body: &mut Map<String, Value>, names: &[String], value: &Value) {
     let Some((name, rest)) = names.split_first() else {
         return;
     };

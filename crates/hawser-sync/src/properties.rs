@@ -1,6 +1,7 @@
 //! Properties of the engine over random histories, faults and caches that lag.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -8,7 +9,9 @@ use serde_json::{Value, json};
 
 use kube_lang::object::Object;
 
+use super::drift::{DriftMode, DriftRules};
 use super::key::Key;
+use super::link::DriftPolicy;
 use super::model::{Fault, Front, Stage};
 use super::reason::{Class, Code};
 
@@ -21,6 +24,7 @@ enum Event {
     Label(usize, Option<u8>),
     Delete(usize),
     LocalField(usize, u8),
+    LocalEdit(usize, u8, Option<u8>),
     LocalLabel(usize, u8),
     LocalDelete(usize),
     Unmark(usize),
@@ -115,6 +119,13 @@ fn happen(stage: &Stage, event: &Event) {
         }
         Event::LocalField(w, v) => {
             world.patch(&front(w).copy_key(), json!({"spec": {"local": v}}));
+        }
+        Event::LocalEdit(w, f, v) => {
+            let value = v.map(|v| json!({"v": v}));
+            world.patch(
+                &front(w).copy_key(),
+                json!({"spec": {format!("f{f}"): value}}),
+            );
         }
         Event::LocalLabel(w, v) => {
             let label = v.to_string();
@@ -221,6 +232,37 @@ fn fronts() -> Vec<Front> {
         .into()
 }
 
+fn event_or_edit() -> impl Strategy<Value = Event> {
+    let edit = (0..2_usize, 0..4_u8, prop::option::of(0..4_u8));
+    prop_oneof![
+        8 => event(),
+        1 => edit.prop_map(|(w, f, v)| Event::LocalEdit(w, f, v)),
+    ]
+}
+
+fn with_drift(mut fronts: Vec<Front>, mode: DriftMode) -> Vec<Front> {
+    let rules = DriftRules::new(vec![(vec!["spec".to_owned()], mode)]);
+    for front in &mut fronts {
+        front.policy.drift = Some(DriftPolicy {
+            rules: Arc::new(rules.clone()),
+            finds_kept: false,
+            manager: "own",
+            known: None,
+        });
+    }
+    fronts
+}
+
+/// Whether a value has all fields of another one.
+fn contains(value: &Value, wanted: &Value) -> bool {
+    match wanted.as_object() {
+        Some(wanted) => wanted
+            .iter()
+            .all(|(key, wanted)| contains(&value[key], wanted)),
+        None => value == wanted,
+    }
+}
+
 /// Local values change only by local edits: `local` and `x/own` of one incarnation.
 fn local_values_stay(stage: &Stage, events: &[Event], front: &Front) -> TestCaseResult {
     let by_hand = events
@@ -281,6 +323,47 @@ proptest! {
         stage.settle();
         let leftovers = stage.leftovers();
         prop_assert!(leftovers.is_empty(), "{:?}", leftovers);
+    }
+
+    /// A copy whose drift is reverted has every field of its source at rest, whatever others change in it.
+    #[test]
+    fn whatever_others_change_is_reverted_at_rest(
+        events in prop::collection::vec(event_or_edit(), 1..60)
+    ) {
+        let stage = Stage::new(with_drift(fronts(), DriftMode::Revert));
+        for event in &events {
+            happen(&stage, event);
+        }
+        rest(&stage);
+        for front in &stage.fronts {
+            let Some(source) = stage.world.get(&front.source()) else { continue };
+            let copy = stage.world.get(&front.copy_key()).expect("a living source has a copy");
+            for (field, wanted) in source.as_value()["spec"].as_object().into_iter().flatten() {
+                prop_assert!(contains(&copy.as_value()["spec"][field], wanted), "{}: {:?}", field, copy);
+            }
+        }
+        for front in &stage.fronts {
+            stage.world.delete(&front.source());
+        }
+        stage.settle();
+        let leftovers = stage.leftovers();
+        prop_assert!(leftovers.is_empty(), "{:?}", leftovers);
+    }
+
+    /// Without rules about drift, and with rules that keep all of it, every request is the same.
+    #[test]
+    fn drift_that_is_kept_changes_no_request(
+        events in prop::collection::vec(event_or_edit(), 1..60)
+    ) {
+        let run = |fronts: Vec<Front>| {
+            let stage = Stage::new(fronts);
+            for event in &events {
+                happen(&stage, event);
+            }
+            rest(&stage);
+            stage.world.take_log()
+        };
+        prop_assert_eq!(run(fronts()), run(with_drift(fronts(), DriftMode::Keep)));
     }
 
     /// Two consumers whose names collide, whatever they do: a copy never changes hands while it

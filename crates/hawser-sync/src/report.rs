@@ -1,7 +1,9 @@
 //! The result of a pass.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::drift::{Drift, DriftedField};
 use super::fingerprint::Fingerprint;
 use super::key::{Key, LinkId};
 use super::reason::Reason;
@@ -17,6 +19,8 @@ pub struct Outcome {
     pub copy: Option<Key>,
     /// Whether the copy has the content of its source, whatever else is to be done.
     pub current: bool,
+    /// The drift of the copy, if the policy asks for it and there is any.
+    pub drift: Option<Arc<Drift>>,
 }
 
 /// The result of a pass.
@@ -25,6 +29,8 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// The effects of the pass, in order.
     pub happened: Vec<(Option<LinkId>, Effect)>,
+    /// The fields of copies to which the value of the source was written again.
+    pub reverted: Vec<DriftedField>,
     pub requests: usize,
     pub recheck: Option<Duration>,
     /// The questions of the last decision: the input of the reverse index.

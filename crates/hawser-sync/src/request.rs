@@ -170,6 +170,8 @@ pub enum Effect {
     Adopted,
     /// The copy's content was synchronized.
     Synced,
+    /// Drift of the copy was reverted.
+    Reverted,
     /// The status was synchronized.
     StatusSynced,
     /// The deletion of the copy was requested.

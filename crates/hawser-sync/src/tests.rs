@@ -19,6 +19,7 @@ use super::settled::Settled;
 use super::subject::Intent;
 use super::view::{Found, Seen, View as _};
 
+mod drift;
 mod webhooks;
 
 fn one() -> (Stage, Front) {

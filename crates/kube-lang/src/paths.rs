@@ -79,6 +79,8 @@ pub enum PathError {
     TooFarBeyond { index: usize },
     #[error("the value at path '{path}' cannot be replaced: the result would not be JSON")]
     NotWritable { path: String },
+    #[error("path '{path}' has an empty key or #, *, ?, | or @: use keys only")]
+    NotKeys { path: String },
     #[error("path '{path}' has #, *, ?, | or @ before [*]: use keys and indices there")]
     EachOfComplex { path: String },
     #[error("path '{path}' matches more than {MAX_ELEMENTS} elements")]
@@ -146,6 +148,32 @@ pub fn validate(path: &str, usage: Use) -> Result<(), PathError> {
         return Err(PathError::ComplexDelete);
     }
     Ok(())
+}
+
+/// The keys of a path that names fields only. An index is a key like any other.
+pub fn keys(path: &str) -> Result<Vec<String>, PathError> {
+    check(path)?;
+    let keys: Option<Vec<_>> = write::parts(path).map(write::keys);
+    let keys = keys.filter(|keys| !keys.iter().any(String::is_empty));
+    keys.ok_or_else(|| PathError::NotKeys { path: path.into() })
+}
+
+/// The path of these keys, so that [`keys`] returns them.
+pub fn of_keys<'k>(keys: impl IntoIterator<Item = &'k str>) -> String {
+    let mut path = String::new();
+    for (index, key) in keys.into_iter().enumerate() {
+        if index > 0 {
+            path.push('.');
+        }
+        for (at, character) in key.char_indices() {
+            let has_meaning = matches!(character, '.' | '\\' | '|' | '#' | '@' | '*' | '?');
+            if has_meaning || at == 0 && matches!(character, ':' | '!' | '[' | '{') {
+                path.push('\\');
+            }
+            path.push(character);
+        }
+    }
+    path
 }
 
 /// The compact text of a value, as paths see it.

@@ -76,6 +76,7 @@ impl Reason {
             | Effect::NamespaceMade
             | Effect::Remembered
             | Effect::Forgotten
+            | Effect::Reverted
             | Effect::Shed
             | Effect::Reported => None,
         }

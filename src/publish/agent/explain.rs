@@ -27,16 +27,18 @@ use super::startup::{StartError, in_workspace, locate};
 use crate::publish::marks::Remote;
 use crate::publish::rehearsal::Rehearsal;
 use crate::publish::related;
-use crate::publish::rules::{PRIMARY, SECRET};
+use crate::publish::rules::{PRIMARY, SECRET, drift_policy};
 use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::dry_run;
-use hawser_runtime::controller::{Dialect as _, PassDialect as _, Withheld};
+use hawser_runtime::controller::{self, PassDialect as _, Withheld};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
+use hawser_sync::link::DriftPolicy;
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Cluster, Failure, Key, Outcome, Reason, Request, Scope, Seen, Store as _, run,
+    Answer, Cluster, Dialect, DriftedField, Failure, Key, Outcome, Reason, Report, Request, Scope,
+    Seen, Step, Store as _, Subject, View, run,
 };
 use kube_lang::object::{Object, merge_patch};
 
@@ -103,6 +105,8 @@ pub struct Explained {
     pub state: Option<Key>,
     /// Whether the state Secret exists.
     pub has_state: bool,
+    /// The fields of the copy that other writers changed, if they were asked for.
+    pub drift: Vec<DriftedField>,
     /// The most serious reason first.
     pub links: Vec<ExplainedLink>,
     /// The writes that are due, in the order in which they would be sent.
@@ -288,9 +292,14 @@ impl Explainer {
             Some(workspace) => Some(self.cluster_of(workspace).await?),
             None => None,
         };
+        // It takes a read of each copy that differs.
+        let drift = match selection.name {
+            Some(_) => DriftFinding::All,
+            None => DriftFinding::AsConfigured,
+        };
         let selected = self.select(selection, cluster.as_deref())?;
         let explained = futures::stream::iter(selected)
-            .map(|(publication, id)| async move { self.one(&publication, &id).await })
+            .map(|(publication, id)| async move { self.one(&publication, &id, drift).await })
             .buffered(TOGETHER)
             .filter_map(std::future::ready);
         Ok(explained.collect().await)
@@ -387,8 +396,12 @@ impl Explainer {
         &self,
         publication: &Arc<Publication>,
         id: &SubjectId,
+        drift: DriftFinding,
     ) -> Option<Explained> {
-        let pass = self.passes.begin(id)?;
+        if drift == DriftFinding::All {
+            self.agent.router.names.keep_authors(publication);
+        }
+        let pass = controller::Dialect::begin(&self.passes, id)?;
         pass.prepare().await;
         let trial = DryRunClient {
             explainer: self,
@@ -396,7 +409,9 @@ impl Explainer {
             overlay: Rehearsal::default(),
             state: Mutex::default(),
         };
-        let report = run(&pass, None, &*self.agent.cache, &trial).await;
+        let front = ExplainedPass { pass: &pass, drift };
+        let report = run(&front, None, &*self.agent.cache, &trial).await;
+        let drift = drifted(&report);
         let mut links: Vec<_> = report
             .outcomes
             .into_iter()
@@ -430,10 +445,56 @@ impl Explainer {
             left_out_by,
             has_state: state.as_ref().and_then(present).is_some(),
             state,
+            drift,
             links,
             due: trial.state.into_inner().due,
         })
     }
+}
+
+/// The drift that a pass finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DriftFinding {
+    /// The drift that the agent reverts or reports.
+    AsConfigured,
+    /// Drift that is kept, too.
+    All,
+}
+
+/// A pass of the agent that may find more drift.
+struct ExplainedPass<'a> {
+    pass: &'a ObjectPass,
+    drift: DriftFinding,
+}
+
+impl Dialect for ExplainedPass<'_> {
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
+        let mut subject = self.pass.subject(view)?;
+        let compiled = self.pass.publication.compiled();
+        let mut links = subject.links.iter_mut();
+        if self.drift == DriftFinding::All
+            && let Some(primary) = links.find(|link| *link.id.0 == *PRIMARY)
+        {
+            primary.policy.drift = Some(DriftPolicy {
+                finds_kept: true,
+                ..drift_policy(compiled)
+            });
+        }
+        Ok(subject)
+    }
+
+    fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
+        self.pass.report(subject, outcomes, view)
+    }
+}
+
+/// The drift at the end of a pass, and the drift that it reverted.
+fn drifted(report: &Report) -> Vec<DriftedField> {
+    let mut fields = report.reverted.clone();
+    let found = report.outcomes.iter().filter_map(|one| one.drift.as_ref());
+    fields.extend(found.flat_map(|drift| drift.fields.clone()));
+    fields.sort_by(|a, b| a.keys.cmp(&b.keys));
+    fields
 }
 
 impl Selection {

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use crate::publish::drift;
 use hawser_runtime::process::metrics::Metrics;
-use hawser_runtime::process::metrics::text::{Gauge, MetricFamily, Name};
+use hawser_runtime::process::metrics::text::{Counter, Gauge, MetricFamily, Name};
+use hawser_sync::DriftMode;
 
 /// All metrics of the agent.
 pub struct AgentMetrics {
     pub metrics: Arc<Metrics>,
     published: MetricFamily<Gauge>,
     orphaned_copies: MetricFamily<Gauge>,
+    drifted_fields: MetricFamily<Counter>,
 }
 
 impl AgentMetrics {
@@ -27,6 +30,11 @@ impl AgentMetrics {
                 "Number of copies of workspaces that no longer bind the API.",
                 &["kind"],
             ),
+            drifted_fields: MetricFamily::unused(Name::new(
+                "hawser_drifted_fields_total",
+                "Number of times that a field of a copy was reverted or reported, because another writer had changed it.",
+                &["publishedresource", "mode"],
+            )),
         })
     }
 
@@ -35,6 +43,7 @@ impl AgentMetrics {
         // Writing to a string cannot fail.
         let _ = self.published.write(&mut out);
         let _ = self.orphaned_copies.write(&mut out);
+        let _ = self.drifted_fields.write(&mut out);
         out + &self.metrics.render()
     }
 
@@ -45,6 +54,16 @@ impl AgentMetrics {
 
     pub fn orphaned_copies(&self, kind: &str, count: usize) {
         self.orphaned_copies.of(&[kind]).set(number(count));
+    }
+
+    /// Counts fields of a copy that other writers changed.
+    pub fn drifted(&self, resource: &str, mode: DriftMode, fields: usize) {
+        if fields == 0 {
+            return;
+        }
+        let mode = drift::mode(mode);
+        let fields = u64::try_from(fields).unwrap_or(u64::MAX);
+        self.drifted_fields.of(&[resource, mode]).add(fields);
     }
 
     /// Removes the numbers of a kind that is no longer published.
@@ -76,6 +95,19 @@ mod tests {
         metrics.published(2);
         assert_line(&metrics, "sync_agent_published_resource 2");
         assert_line(&metrics, "# TYPE sync_agent_published_resource gauge");
+    }
+
+    #[test]
+    fn drifted_fields_are_counted_by_resource_and_mode() {
+        let metrics = AgentMetrics::new();
+        metrics.drifted("buckets", DriftMode::Report, 0);
+        assert!(!metrics.render().contains("drifted"));
+        metrics.drifted("buckets", DriftMode::Report, 2);
+        metrics.drifted("buckets", DriftMode::Report, 1);
+        assert_line(
+            &metrics,
+            "hawser_drifted_fields_total{publishedresource=\"buckets\",mode=\"Report\"} 3",
+        );
     }
 
     #[test]

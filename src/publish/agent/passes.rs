@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 use super::binding_reader::{BindingReader, BindingState};
 use super::dispatch::Dispatch;
 use super::events::Announcer;
+use super::numbers::AgentMetrics;
 use super::observing::CONTROLLER;
 use super::pausing::PauseNotes;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
@@ -49,6 +50,7 @@ pub struct Passes {
     pub dispatch: Arc<Dispatch>,
     pub workspaces: Arc<Workspaces>,
     pub metrics: Arc<Metrics>,
+    pub numbers: Arc<AgentMetrics>,
     pub announcer: Announcer,
     pub bindings: BindingReader,
     /// The longest pause of a consumer.
@@ -239,6 +241,7 @@ impl PassDialect for ObjectPass {
         );
         let guard: Arc<Guard<'static>> = Arc::new(move || dispatch.check_running(&uid));
         announcer.announce(self.anchor.clone(), report, &guard);
+        self.settle_drift(report, &guard);
         if let Some(problem) = self.consumer_pause.lock().problem.take() {
             announcer.warn_of_pause(self.anchor.clone(), &problem, &guard);
         }
@@ -335,6 +338,7 @@ impl Dialect for ObjectPass {
         if let Seen::Present(object) = &anchor {
             self.note_pause(object, &subject.links, view);
         }
+        self.recall_drift(&mut subject);
         if keeps {
             // The workspace is unbinding: kcp deletes the objects with the binding, and no consumer deleted them.
             for link in &mut subject.links {

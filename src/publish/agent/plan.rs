@@ -12,7 +12,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::explain::{DueWrite, ExplainError, Explained, Explainer, Selection, TOGETHER};
+use super::explain::{
+    DriftFinding, DueWrite, ExplainError, Explained, Explainer, Selection, TOGETHER,
+};
 use super::export::WatchedExport;
 use super::process::{Agent, LOOK_ROUND};
 use super::publication::{Publication, namespace_kind};
@@ -181,7 +183,9 @@ impl Explainer {
         let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
         let mut found = futures::stream::iter(selected)
             .map(|(publication, id)| async move {
-                let explained = self.one(&publication, &id).await;
+                let explained = self
+                    .one(&publication, &id, DriftFinding::AsConfigured)
+                    .await;
                 explained.ok_or_else(|| publication.plan.name.clone())
             })
             .buffered(TOGETHER);

@@ -476,8 +476,10 @@ impl Agent {
             bindings: BindingReader::new(&self.workspaces),
             workspaces: Arc::clone(&self.workspaces),
             metrics: Arc::clone(&self.metrics.metrics),
+            numbers: Arc::clone(&self.metrics),
             announcer: Announcer {
                 recorder: recorder.clone(),
+                service: self.router.service.clone(),
                 workspaces: Arc::clone(&self.workspaces),
                 cache: Arc::clone(&self.cache),
             },

@@ -22,7 +22,7 @@ use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::cluster::queue::QueueKey;
 use hawser_runtime::controller::{CopyIndex, SharedWatch, WatchRegistry, WatchSpec};
-use hawser_sync::{Answer, Failure, Key, Request, Seen, Side, Store as _};
+use hawser_sync::{Answer, Drift, Failure, Key, Request, Seen, Side, Store as _};
 use kube_lang::object::{Gvk, Object};
 
 /// An object of a workspace under a published resource: the subject of passes.
@@ -116,6 +116,8 @@ pub(super) struct PublicationState {
     pub(super) paused: BTreeSet<SubjectId>,
     /// The last report on each object, if the owner wants reports.
     pub(super) reports: HashMap<SubjectId, LastReport>,
+    /// The drift of copies, as the last passes found it.
+    pub(super) drift: HashMap<SubjectId, Arc<Drift>>,
     /// The related objects.
     pub(super) related: RelatedState,
 }
@@ -235,6 +237,7 @@ impl Publication {
                 contested: BTreeSet::new(),
                 paused: BTreeSet::new(),
                 reports: HashMap::new(),
+                drift: HashMap::new(),
                 related,
             }),
             redefined: Notify::new(),
@@ -643,6 +646,7 @@ impl Publication {
         state.contested.retain(|id| *id.cluster != *cluster);
         state.paused.retain(|id| *id.cluster != *cluster);
         state.reports.retain(|id, _| *id.cluster != *cluster);
+        state.drift.retain(|id, _| *id.cluster != *cluster);
     }
 
     pub fn stop(&self) {

@@ -1,6 +1,6 @@
 //! The endpoints of the engine's requests: the service cluster, or the endpoint that serves a workspace.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -23,6 +23,8 @@ type KindOfSide = (Side, Arc<Gvk>);
 pub struct ResourceNames {
     sides: Sides,
     names: RwLock<HashMap<KindOfSide, Arc<str>>>,
+    /// Kinds of copies of which passes want to know who changed a field.
+    authored: RwLock<HashSet<Arc<Gvk>>>,
 }
 
 impl ResourceNames {
@@ -41,6 +43,7 @@ impl ResourceNames {
         Arc::new(Self {
             sides: sides.clone(),
             names: RwLock::new(known.into()),
+            authored: RwLock::default(),
         })
     }
 
@@ -54,6 +57,15 @@ impl ResourceNames {
         let plan = &publication.plan;
         self.register(service, &publication.local_kind, &plan.local_resource);
         self.register(kcp, &publication.remote_kind, &plan.remote_resource);
+        if !plan.compiled.drift().keeps_all() {
+            self.keep_authors(publication);
+        }
+    }
+
+    /// From now on, answers with a copy of the publication say who changed each field.
+    pub fn keep_authors(&self, publication: &Publication) {
+        let kind = Arc::clone(&publication.local_kind);
+        self.authored.write().insert(kind);
     }
 }
 
@@ -77,5 +89,9 @@ impl Router for PublishRouter {
             connection,
             resource,
         })
+    }
+
+    fn keeps_managed_fields(&self, scope: &Scope) -> bool {
+        scope.side == self.names.sides.service && self.names.authored.read().contains(&scope.kind)
     }
 }

@@ -115,6 +115,57 @@ fn everything_that_is_wrong_is_told_at_once_with_its_field() {
 }
 
 #[test]
+fn a_rule_about_drift_names_a_field_that_is_copied_and_no_other_rule_names_it() {
+    let rules = |paths: &[&str]| {
+        let rules = paths
+            .iter()
+            .map(|path| json!({"path": path, "mode": "Revert"}));
+        json!({"drift": rules.collect::<Vec<_>>()})
+    };
+    let fine = [
+        "spec",
+        r"metadata.labels.a\.b/c",
+        "metadata.annotations",
+        "metadata",
+        "data.0",
+    ];
+    assert!(!compile(rules(&fine)).unwrap().drift().keeps_all());
+    assert!(compile(json!({})).unwrap().drift().keeps_all());
+    let kept = json!({"drift": [{"path": "spec", "mode": "Keep"}]});
+    assert!(compile(kept).unwrap().drift().keeps_all());
+    problems(
+        rules(&[
+            "",
+            "spec.*",
+            "spec..a",
+            "kind",
+            "metadata.name",
+            "status.phase",
+            "spec",
+            r"s\pec",
+        ]),
+        &[
+            "spec.drift[0].path",
+            "spec.drift[1].path",
+            "spec.drift[2].path",
+            "spec.drift[3].path",
+            "spec.drift[4].path",
+            "spec.drift[5].path",
+            "spec.drift[7].path",
+        ],
+    );
+    let wrong = compile(rules(&["spec", "status", "spec"])).unwrap_err();
+    let told: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "spec.drift[1].path: is not copied: status is a subresource on the service cluster",
+            "spec.drift[2].path: names the same field as spec.drift[0].path",
+        ]
+    );
+}
+
+#[test]
 fn an_empty_step_hides_nothing_of_its_list() {
     problems(
         json!({"mutation": {"spec": [

@@ -62,6 +62,19 @@ fn secrets_are_open_in_the_agents_namespace_only_unless_they_are_related() {
 }
 
 #[test]
+fn drift_that_is_told_takes_events_in_the_namespaces_of_copies() {
+    let rule = |mode: &str| json!({"drift": [{"path": "spec", "mode": mode}]});
+    for (mode, wanted) in [
+        ("Keep", &[][..]),
+        ("Revert", &["create"]),
+        ("Report", &["create"]),
+    ] {
+        let rights = needed(&agent(true), &[things(&rule(mode))]);
+        assert_eq!(verbs(&rights, "events", None), wanted, "{mode}");
+    }
+}
+
+#[test]
 fn a_kind_that_is_not_synchronized_needs_no_rights() {
     let off = things(&json!({"synchronization": {"enabled": false}}));
     let rights = needed(&agent(true), &[off]);

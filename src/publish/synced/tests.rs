@@ -69,6 +69,7 @@ impl Reports {
             reason: Reason::from(state.err().unwrap_or(Code::InStep)),
             copy: None,
             current: state.is_ok(),
+            drift: None,
         };
         let context = self.context();
         let of = (&key, &self.source);

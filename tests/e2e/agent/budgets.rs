@@ -53,7 +53,7 @@ impl Stage<'_> {
 
     /// Waits until as much is spent, and makes sure that it stays at that: a new object afterwards
     /// adds no more than its own three.
-    async fn costs(&self, mark: u64, wanted: usize) -> Result<()> {
+    pub(super) async fn costs(&self, mark: u64, wanted: usize) -> Result<()> {
         let what = format!("{wanted} requests are sent");
         let reaches = async |wanted: usize| {
             eventually(SOON, &what, async || {

@@ -245,6 +245,7 @@ async fn metrics_and_probes_say_how_it_stands(world: &World) -> Result<()> {
             &[
                 "hawser_held_deletions",
                 "hawser_orphaned_copies",
+                "hawser_drifted_fields_total",
                 "leader_election_master_status",
             ],
         )

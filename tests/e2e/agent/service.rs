@@ -197,6 +197,7 @@ pub(super) async fn grant(plane: &Plane, ground: Ground, agency: &Agency<'_>) ->
     let mut own = own.to_vec();
     if matches!(ground, Ground::Ours | Ground::Apart) {
         own.push(rule("", &["secrets"], &["delete"]));
+        wide.push(rule("", &["events"], &["create"]));
     }
     bind(plane, agency.user, Some(agency.namespace), &own).await?;
     bind(

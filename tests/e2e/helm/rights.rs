@@ -51,6 +51,7 @@ fn everywhere() -> Vec<Right> {
     [
         rights("/secrets", "get list watch create update"),
         rights("/namespaces", "get list watch create"),
+        rights("/events", "create"),
         rights(
             "apiextensions.k8s.io/customresourcedefinitions",
             "get list watch",

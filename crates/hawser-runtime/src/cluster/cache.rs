@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use super::document;
 use hawser_sync::Labels;
 use hawser_sync::Question;
 use hawser_sync::{
@@ -111,7 +112,8 @@ impl Cache {
     /// Stores the answer to a request and returns the changes that it makes.
     pub fn learn(&self, request: &Request, answer: &Answer) -> Vec<Change> {
         let learn = |key: &Key, object: Option<&Arc<Object>>| {
-            let learn = |table: &Arc<Table>| match object {
+            let object = object.map(document::without_managed_fields);
+            let learn = |table: &Arc<Table>| match &object {
                 Some(object) => table.learn(key, object),
                 None => table.learn_gone(key),
             };

@@ -26,7 +26,7 @@ mod trust;
 use crate::errors::chain;
 pub use call::{Call, CallClass, CallError, REQUEST_TIMEOUT, Reply, RequestError};
 use call::{bytes, whole, within};
-pub use limits::{Guard, Limits, Observer};
+pub use limits::{FIELD_MANAGER, Guard, Limits, Observer};
 pub use page::{Page, PageEnd};
 pub use refusal::{Refusal, StatusCause};
 pub use servers::ConnectError;

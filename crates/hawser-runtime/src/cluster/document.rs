@@ -5,6 +5,7 @@
 //! type and its metadata, which contain its cluster, version and deletion.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -13,6 +14,9 @@ use kube_lang::object::{Gvk, Object};
 
 /// The largest number of levels of an object that is read whole, itself counted: the limit of the parser.
 pub const DEEPEST: usize = 127;
+
+/// The field of the metadata that names the manager of each field.
+const MANAGED_FIELDS: &str = "managedFields";
 
 type RawFields<'t> = BTreeMap<String, &'t RawValue>;
 
@@ -25,7 +29,7 @@ pub fn object(text: &str, kind: &Gvk) -> Result<Object, String> {
     let metadata = fields.get("metadata").ok_or("it has no metadata")?;
     // Who wrote which field is nested deeper than the fields themselves.
     let mut metadata: RawFields<'_> = read(metadata.get())?;
-    metadata.remove("managedFields");
+    metadata.remove(MANAGED_FIELDS);
     let metadata = RawValue::from_string(written(&metadata)).map_err(|e| e.to_string())?;
     fields.insert("metadata".to_owned(), &metadata);
     if let Ok(document) = serde_json::from_str(&written(&fields)) {
@@ -44,16 +48,41 @@ fn written(fields: &RawFields<'_>) -> String {
     serde_json::to_string(fields).expect("documents by names that are texts")
 }
 
+/// Reads the object of a document with its managed fields, unless only a part of it can be read.
+pub fn with_managed_fields(text: &str, kind: &Gvk) -> Result<Object, String> {
+    match serde_json::from_str(text) {
+        Ok(document) => named(document, kind),
+        Err(_) => object(text, kind),
+    }
+}
+
+/// An object without its managed fields, as caches keep it.
+pub fn without_managed_fields(object: &Arc<Object>) -> Arc<Object> {
+    let metadata = object.root().get("metadata");
+    if metadata.is_none_or(|metadata| metadata.get(MANAGED_FIELDS).is_none()) {
+        return Arc::clone(object);
+    }
+    let mut object = Object::clone(object);
+    object.metadata_mut().remove(MANAGED_FIELDS);
+    Arc::new(object)
+}
+
 /// The object as passes use it: with its type, which items of lists may lack, and without managed fields.
 pub fn typed(mut document: Value, kind: &Gvk) -> Result<Object, String> {
+    if let Value::Object(root) = &mut document
+        && let Some(Value::Object(metadata)) = root.get_mut("metadata")
+    {
+        metadata.remove(MANAGED_FIELDS);
+    }
+    named(document, kind)
+}
+
+fn named(mut document: Value, kind: &Gvk) -> Result<Object, String> {
     if let Value::Object(root) = &mut document {
         root.entry("apiVersion")
             .or_insert_with(|| kind.api_version().into());
         root.entry("kind")
             .or_insert_with(|| kind.kind.clone().into());
-        if let Some(Value::Object(metadata)) = root.get_mut("metadata") {
-            metadata.remove("managedFields");
-        }
     }
     let object = Object::new(document).map_err(|error| error.to_string())?;
     if object.name().is_empty() {

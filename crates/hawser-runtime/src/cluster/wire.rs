@@ -33,6 +33,11 @@ pub struct Endpoint {
 pub trait Router: Send + Sync {
     /// `None` if the scope is unknown, such as a workspace that is no longer bound.
     fn endpoint(&self, scope: &Scope) -> Option<Endpoint>;
+
+    /// Whether answers with one object of the scope have its managed fields. Caches never keep them.
+    fn keeps_managed_fields(&self, _scope: &Scope) -> bool {
+        false
+    }
 }
 
 /// The characters that need no escaping in a path segment.
@@ -199,12 +204,22 @@ async fn exchange(
         (_, Some(key)) => {
             let call = call(request, key, &endpoint.resource).class(class);
             match endpoint.connection.call_if(is_wanted, call).await {
-                Ok(reply) => answer(request, key, &reply),
+                Ok(reply) => {
+                    let read = if router.keeps_managed_fields(&scope) {
+                        document::with_managed_fields
+                    } else {
+                        document::object
+                    };
+                    answer(request, key, &reply, read)
+                }
                 Err(error) => failed_call(&error),
             }
         }
     }
 }
+
+/// Reads the object of a document.
+type ReadObject = fn(&str, &Gvk) -> Result<Object, String>;
 
 /// A server-side apply.
 pub struct Application<'a> {
@@ -265,7 +280,7 @@ impl GuardedClient {
             Ok(reply) if !application.dry_run && matches!(reply.status, 404 | 409 | 500) => {
                 Answer::Failed(Failure::Invalid(reply.refusal().message))
             }
-            Ok(reply) => answer(&request, key, &reply),
+            Ok(reply) => answer(&request, key, &reply, document::object),
             Err(error) => failed_call(&error),
         };
         if let Answer::Failed(failure) = answer {
@@ -327,7 +342,7 @@ async fn page(
             let most = LARGEST_LIST >> 20;
             return Err(unavailable(format!("the list is larger than {most} MiB")));
         }
-        let object = read(&item, &scope.kind)?;
+        let object = read(&item, &scope.kind, document::object)?;
         let key = scope.key(object.namespace(), object.name());
         found.objects.push((key, Arc::new(object)));
     }
@@ -358,7 +373,7 @@ fn call(request: &Request, key: &Key, resource: &str) -> Call {
     }
 }
 
-fn answer(request: &Request, key: &Key, reply: &Reply) -> Answer {
+fn answer(request: &Request, key: &Key, reply: &Reply, read_object: ReadObject) -> Answer {
     if !reply.is_success() {
         return refused(request, key, &reply.refusal());
     }
@@ -366,7 +381,7 @@ fn answer(request: &Request, key: &Key, reply: &Reply) -> Answer {
     if is_delete && is_status(&reply.body) {
         return Answer::Gone;
     }
-    match read(&reply.body, &key.kind) {
+    match read(&reply.body, &key.kind, read_object) {
         Ok(object) if is_delete && !object.in_deletion() => Answer::Gone,
         Ok(object) => Answer::Object(Arc::new(object)),
         Err(answer) => answer,
@@ -381,9 +396,9 @@ fn is_status(body: &[u8]) -> bool {
     serde_json::from_slice(body).is_ok_and(|document: Document| document.kind == "Status")
 }
 
-fn read(body: &[u8], kind: &Gvk) -> Result<Object, Answer> {
+fn read(body: &[u8], kind: &Gvk, read_object: ReadObject) -> Result<Object, Answer> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string());
-    let object = text.and_then(|text| document::object(text, kind));
+    let object = text.and_then(|text| read_object(text, kind));
     object.map_err(|problem| unavailable(format!("the response is not an object: {problem}")))
 }
 

@@ -186,6 +186,38 @@ fn a_write_far_beyond_the_end_of_a_list_is_refused() {
     assert_eq!(doc, json!({"a": []}));
 }
 
+#[test]
+fn a_path_of_keys_has_no_empty_key_and_nothing_that_only_reading_understands() {
+    let keys_of = |path: &str| keys(path).map(|keys| keys.join(" "));
+    assert_eq!(keys_of("spec.size").unwrap(), "spec size");
+    assert_eq!(
+        keys_of(r"metadata.labels.app\.kubernetes\.io/name").unwrap(),
+        "metadata labels app.kubernetes.io/name"
+    );
+    assert_eq!(keys_of("spec.map.:0.1").unwrap(), "spec map 0 1");
+    assert_eq!(keys_of(""), Err(PathError::Empty));
+    assert_eq!(keys_of(&"a".repeat(5000)), Err(PathError::TooLong));
+    for path in [
+        ".",
+        "a.",
+        ".a",
+        "a..b",
+        "a.*",
+        "a.#",
+        "a.#(b==1).c",
+        "a[*].b",
+        "a|b",
+        "@this",
+        "a.?",
+    ] {
+        assert_eq!(
+            keys_of(path),
+            Err(PathError::NotKeys { path: path.into() }),
+            "{path}"
+        );
+    }
+}
+
 const PIECES: &str = concat!(
     r"(a|b|spec|items|name|0|1|-1|01|:1|\*|\?|#|\.|\.\.|\||@this|@reverse|@keys|@values|@flatten|@join|@tostr|@fromstr",
     r"|@group|@dig:a|@pretty|@ugly|@valid|!1|!\{|\[|\]|\{|\}|\(|\)|==|!=|<|>=|%|~true|,|:|\\|\x22|é|\[\*\]|#\(a==1\)#)",
@@ -217,6 +249,14 @@ proptest! {
             prop_assert!(targets.len() <= MAX_ELEMENTS);
         }
         let _ = get_text(&path, "a.#(a==1)#|@keys");
+    }
+
+    #[test]
+    fn the_path_of_keys_leads_to_what_they_name(wanted in prop::collection::vec("[a:.!|#@*?{}\\[\\]\\\\/]{1,3}", 1..5)) {
+        let path = of_keys(wanted.iter().map(String::as_str));
+        prop_assert_eq!(keys(&path), Ok(wanted.clone()));
+        let nested = wanted.iter().rfold(json!(1), |inner, key| json!({key: inner}));
+        prop_assert_eq!(get(&nested, &path).unwrap().text, "1");
     }
 
     #[test]

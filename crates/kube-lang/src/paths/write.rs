@@ -54,6 +54,11 @@ pub(super) fn parts(path: &str) -> Option<Vec<Part>> {
     }
 }
 
+/// The keys of the parts, without escapes.
+pub(super) fn keys(parts: Vec<Part>) -> Vec<String> {
+    parts.into_iter().map(|part| part.key).collect()
+}
+
 pub(super) fn set(doc: &mut Value, path: &str, new: Value) -> Result<(), PathError> {
     match parts(path) {
         Some(parts) => set_parts(doc, &parts, new),

@@ -6,9 +6,9 @@ use super::{ConsumerEvent, Reason, consumer_event};
 use crate::publish::agent::workspaces::Workspaces;
 use crate::publish::pause::PauseProblem;
 use hawser_runtime::cluster::cache::Cache;
-use hawser_runtime::cluster::connection::Guard;
+use hawser_runtime::cluster::connection::{Connection, Guard};
 use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
-use hawser_sync::{Key, Report, Seen, Store};
+use hawser_sync::{DriftMode, Key, Report, Seen, Store};
 
 /// The component of api-syncagent's events.
 const COMPONENT: &str = "syncagent-sync";
@@ -16,6 +16,8 @@ const COMPONENT: &str = "syncagent-sync";
 /// Announces results of passes over the objects of workspaces.
 pub struct Announcer {
     pub recorder: Recorder,
+    /// The service cluster.
+    pub service: Connection,
     pub workspaces: Arc<Workspaces>,
     /// Finds the uids of objects.
     pub cache: Arc<Cache>,
@@ -39,19 +41,51 @@ impl Announcer {
         self.tell(own, event, guard);
     }
 
+    /// Announces on a copy of a workspace that fields of it were reverted, or are reported. These events are counted
+    /// apart from those in the workspace: the service cluster may refuse them.
+    pub fn tell_of_drift(
+        &self,
+        copy: Key,
+        workspace: &str,
+        mode: DriftMode,
+        message: String,
+        guard: &Arc<Guard<'static>>,
+    ) {
+        let (kind, reason) = match mode {
+            DriftMode::Revert => ("Warning", "DriftReverted"),
+            DriftMode::Report => ("Normal", "DriftReported"),
+            DriftMode::Keep => return,
+        };
+        self.recorder.record(Note {
+            connection: self.service.guarded_by(Arc::clone(guard)),
+            tenant: format!("{}/{workspace}", copy.side).into(),
+            about: self.involved(copy),
+            text: EventText {
+                component: COMPONENT.into(),
+                kind,
+                reason: reason.into(),
+                message,
+            },
+        });
+    }
+
+    fn involved(&self, key: Key) -> InvolvedObject {
+        let uid = match self.cache.get(&key) {
+            Seen::Present(object) => object.uid().map(Into::into),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        InvolvedObject { key, uid }
+    }
+
     fn tell(&self, own: Key, event: ConsumerEvent, guard: &Arc<Guard<'static>>) {
         // A workspace that no longer takes part gets no events.
         let Some(connection) = self.workspaces.connection(&own.cluster) else {
             return;
         };
-        let uid = match self.cache.get(&own) {
-            Seen::Present(object) => object.uid().map(Into::into),
-            Seen::Absent | Seen::Unknown => None,
-        };
         self.recorder.record(Note {
             connection: connection.guarded_by(Arc::clone(guard)),
             tenant: Arc::clone(&own.cluster),
-            about: InvolvedObject { key: own, uid },
+            about: self.involved(own),
             text: EventText {
                 component: COMPONENT.into(),
                 kind: event.reason.kind(),

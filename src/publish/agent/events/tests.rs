@@ -23,6 +23,7 @@ fn report(happened: &[(Option<&str>, Effect)], outcomes: &[(&str, Code, &str)]) 
         reason: hawser_sync::Reason::new(*code, *detail),
         copy: Some(copy()),
         current: false,
+        drift: None,
     });
     let happened = happened.iter();
     Report {
@@ -30,6 +31,7 @@ fn report(happened: &[(Option<&str>, Effect)], outcomes: &[(&str, Code, &str)]) 
         happened: happened
             .map(|(link, effect)| (link.map(LinkId::new), *effect))
             .collect(),
+        reverted: Vec::new(),
         requests: 0,
         recheck: None,
         asked: vec![],

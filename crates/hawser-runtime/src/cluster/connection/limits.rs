@@ -10,6 +10,8 @@ use super::trust::SkippedTlsChecks;
 
 /// The default `User-Agent`.
 const AGENT: &str = concat!("hawser/", env!("CARGO_PKG_VERSION"));
+/// The manager of the fields that requests with the default `User-Agent` set: servers take the part before the slash.
+pub const FIELD_MANAGER: &str = "hawser";
 
 /// Observes every call.
 pub trait Observer: Send + Sync {

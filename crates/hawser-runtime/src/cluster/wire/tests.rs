@@ -1,5 +1,6 @@
 use super::*;
-use crate::cluster::cache::Cache;
+use crate::cluster::cache::{Cache, Coverage};
+use crate::cluster::connection::FIELD_MANAGER;
 use crate::cluster::ground::{Ground, fault};
 use hawser_sync::Labels;
 use hawser_sync::Side;
@@ -23,6 +24,19 @@ impl Plain {
         let client = GuardedClient::new(&Cache::new());
         let sent = client.send(self, None, &|| Ok(()), request).await;
         sent.expect("a new client knows no contest").0
+    }
+}
+
+/// The same, with managed fields.
+struct WithManagers(Plain);
+
+impl Router for WithManagers {
+    fn endpoint(&self, scope: &Scope) -> Option<Endpoint> {
+        self.0.endpoint(scope)
+    }
+
+    fn keeps_managed_fields(&self, _: &Scope) -> bool {
+        true
     }
 }
 
@@ -410,4 +424,45 @@ async fn a_client_that_hides_contents_has_none_in_its_failures() {
     });
     let told = clean_error(&error, &[&body]).to_string();
     assert!(!told.contains("hunter2"), "{told}");
+}
+
+#[tokio::test]
+async fn managed_fields_are_in_answers_on_request_and_never_in_the_cache() {
+    let Wired { ground, wire } = Wired::start().await;
+    let (cache, key) = (Cache::new(), config("a"));
+    cache.route(&key.side, "", &"service".into());
+    cache.add(&key.side, &key.kind, &"service".into(), Coverage::default());
+    let client = GuardedClient::new(&cache);
+    let object = Object::new(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"},
+        "data": {"k": "v"},
+    }));
+    let requests = [
+        Request::Create {
+            key: key.clone(),
+            object: object.unwrap(),
+        },
+        Request::Read { key: key.clone() },
+    ];
+    let managers = |object: &Object| object.as_value()["metadata"]["managedFields"].clone();
+    let router = WithManagers(wire);
+    for request in &requests {
+        let sent = client.send(&router, None, &|| Ok(()), request).await;
+        let (Answer::Object(object), _) = sent.unwrap() else {
+            panic!("no object");
+        };
+        let entry = &managers(&object)[0];
+        assert_eq!(entry["manager"], FIELD_MANAGER);
+        assert_eq!(entry["fieldsV1"]["f:data"]["f:k"], json!({}));
+    }
+    let Seen::Present(kept) = cache.get(&key) else {
+        panic!("it is not in the cache");
+    };
+    assert_eq!(managers(&kept), Value::Null);
+    let sent = client.send(&router.0, None, &|| Ok(()), &requests[1]).await;
+    let (Answer::Object(object), _) = sent.unwrap() else {
+        panic!("no object");
+    };
+    assert_eq!(managers(&object), Value::Null);
+    drop(ground);
 }

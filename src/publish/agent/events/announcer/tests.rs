@@ -30,6 +30,7 @@ fn report(effect: Effect) -> Report {
     Report {
         outcomes: vec![],
         happened: vec![(None, effect)],
+        reverted: vec![],
         requests: 1,
         recheck: None,
         asked: vec![],
@@ -74,6 +75,7 @@ fn office(ground: &Ground) -> (Announcer, Sender, impl Fn(&str) -> Key + use<>, 
     let (recorder, sender) = line(noon);
     let announcer = Announcer {
         recorder,
+        service: ground.kcp.clone(),
         workspaces: Arc::new(workspaces),
         cache,
     };
@@ -95,6 +97,34 @@ async fn what_came_of_a_pass_is_announced_where_its_object_is() {
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0]["reason"], "ObjectPlaced");
     assert_eq!(events[0]["involvedObject"]["uid"], "uid-1");
+}
+
+#[tokio::test]
+async fn drift_is_announced_on_the_copy_even_of_a_workspace_that_has_left() {
+    let ground = Ground::start().await;
+    let (announcer, sender, key, _table) = office(&ground);
+    let guard: Arc<Guard<'static>> = Arc::new(|| Ok(()));
+    let tell = |mode| {
+        announcer.tell_of_drift(
+            key("root"),
+            "elsewhere",
+            mode,
+            "spec.size".to_owned(),
+            &guard,
+        );
+    };
+    tell(DriftMode::Keep);
+    tell(DriftMode::Report);
+    tell(DriftMode::Revert);
+    drop(announcer);
+    sender.run().await;
+
+    let told: Vec<_> = events(&ground).await;
+    let reasons = |event: &Value| event["reason"].as_str().unwrap_or_default().to_owned();
+    let mut reasons: Vec<_> = told.iter().map(reasons).collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["DriftReported", "DriftReverted"]);
+    assert_eq!(told[0]["involvedObject"]["uid"], "uid-1");
 }
 
 #[tokio::test]
