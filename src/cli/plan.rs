@@ -13,7 +13,7 @@ use super::check;
 use super::explain::{as_json, title};
 use super::manifest::ManifestError;
 use super::output::{Output, yaml};
-use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer};
+use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer, Selection};
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
@@ -97,7 +97,7 @@ fn plan(args: PlanArgs) -> Result<ChangePlan, PlanFailed> {
         .build()?;
     runtime.block_on(async {
         let explainer = Explainer::begin(options, &changed).await?;
-        Ok(explainer.plan().await?)
+        Ok(explainer.plan(&Selection::default()).await?)
     })
 }
 

@@ -35,9 +35,10 @@ use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Cluster, Failure, Key, Outcome, Reason, Request, Scope, Seen, Store as _, run,
+    Answer, Cluster, Failure, Key, Outcome, Reason, Request, Scope, Seen,
+    Store as _, run,
 };
-use kube_lang::object::{Object, merge_patch};
+use kube_lang::object::{Gvk, Object, merge_patch};
 
 /// The time limit for finding kcp, and then for filling the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -143,7 +144,7 @@ pub enum Leader {
 pub struct Explainer {
     pub(super) agent: Agent,
     passes: Arc<Passes>,
-    planes: Connections,
+    pub(super) planes: Connections,
     _publishing: AbortOnDropHandle<()>,
 }
 
@@ -287,11 +288,7 @@ impl Explainer {
 
     /// Explains the selected objects.
     pub async fn explain(&self, selection: &Selection) -> Result<Vec<Explained>, ExplainError> {
-        let cluster = match &selection.workspace {
-            Some(workspace) => Some(self.cluster_of(workspace).await?),
-            None => None,
-        };
-        let selected = self.select(selection, cluster.as_deref())?;
+        let selected = self.selected(selection).await?;
         let explained = futures::stream::iter(selected)
             .map(|(publication, id)| async move { self.one(&publication, &id).await })
             .buffered(TOGETHER)
@@ -299,8 +296,20 @@ impl Explainer {
         Ok(explained.collect().await)
     }
 
+    /// The selected objects, with their publications.
+    pub(super) async fn selected(
+        &self,
+        selection: &Selection,
+    ) -> Result<Vec<(Arc<Publication>, SubjectId)>, ExplainError> {
+        let cluster = match &selection.workspace {
+            Some(workspace) => Some(self.cluster_of(workspace).await?),
+            None => None,
+        };
+        self.select(selection, cluster.as_deref())
+    }
+
     /// The logical cluster of a workspace.
-    async fn cluster_of(&self, workspace: &str) -> Result<String, ExplainError> {
+    pub(super) async fn cluster_of(&self, workspace: &str) -> Result<String, ExplainError> {
         if !workspace.contains(':') && workspace != "root" {
             return Ok(workspace.to_owned());
         }
@@ -320,17 +329,10 @@ impl Explainer {
         let running = self.agent.dispatch.running();
         let mut publications: Vec<_> = running.values().cloned().collect();
         publications.sort_by(|a, b| a.plan.name.cmp(&b.plan.name));
-        let is_of_kind = |kind: &str, plural: &str| match &selection.kind {
-            Some(wanted) => {
-                let wanted = wanted.split('.').next().unwrap_or_default();
-                wanted.eq_ignore_ascii_case(kind) || wanted.eq_ignore_ascii_case(plural)
-            }
-            None => true,
-        };
         let (mut selected, mut has_kind) = (BTreeSet::new(), selection.kind.is_none());
         for publication in &publications {
             let plan = &publication.plan;
-            if is_of_kind(&publication.remote_kind.kind, &plan.remote_resource) {
+            if selection.is_of_kind(&publication.remote_kind, &plan.remote_resource) {
                 has_kind = true;
                 let sources = publication.sources();
                 let of_source = |source| publication.subjects(source, cluster);
@@ -343,7 +345,7 @@ impl Explainer {
             }
             if cluster.is_none()
                 && selection.name.is_some()
-                && is_of_kind(&publication.local_kind.kind, &plan.local_resource)
+                && selection.is_of_kind(&publication.local_kind, &plan.local_resource)
             {
                 has_kind = true;
                 selected.extend(publication.copies().into_iter().filter_map(|(key, copy)| {
@@ -385,6 +387,22 @@ impl Explainer {
         Ok(selected.into_iter().filter_map(with_publication).collect())
     }
 
+    /// The path of a workspace, if the agent knows it.
+    pub(super) fn path_of(&self, cluster: &str) -> Option<String> {
+        let kcp = &self.agent.sides.kcp;
+        let key = Scope::new(kcp, &logical_cluster_kind(), cluster).key(None, "cluster");
+        let found = self.present(&key)?;
+        found.annotation("kcp.io/path").map(str::to_owned)
+    }
+
+    /// The object in the cache.
+    pub(super) fn present(&self, key: &Key) -> Option<Arc<Object>> {
+        match self.agent.cache.get(key) {
+            Seen::Present(object) => Some(object),
+            Seen::Absent | Seen::Unknown => None,
+        }
+    }
+
     /// `None` if the object is not of a bound workspace.
     pub(super) async fn one(
         &self,
@@ -407,16 +425,11 @@ impl Explainer {
             .collect();
         links.sort_by_key(|link| std::cmp::Reverse(link.reason.code.class()));
         let kcp = &self.agent.sides.kcp;
-        let cluster = Scope::new(kcp, &logical_cluster_kind(), &id.cluster).key(None, "cluster");
-        let present = |key: &Key| match self.agent.cache.get(key) {
-            Seen::Present(object) => Some(object),
-            Seen::Absent | Seen::Unknown => None,
-        };
-        let path = present(&cluster);
         let namespace = id.namespace.as_deref().map(|namespace| {
-            present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
+            self.present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
         });
-        let left_out_by = present(&pass.anchor)
+        let left_out_by = self
+            .present(&pass.anchor)
             .filter(|object| !object.in_deletion())
             .and_then(|object| {
                 let namespace = namespace.flatten();
@@ -428,10 +441,10 @@ impl Explainer {
         Some(Explained {
             published_resource: publication.plan.name.clone(),
             object: pass.anchor.clone(),
-            path: path.and_then(|found| found.annotation("kcp.io/path").map(str::to_owned)),
+            path: self.path_of(&id.cluster),
             pauses: pass.pauses(),
             left_out_by,
-            has_state: state.as_ref().and_then(present).is_some(),
+            has_state: state.as_ref().and_then(|key| self.present(key)).is_some(),
             state,
             links,
             due: trial.state.into_inner().due,
@@ -440,7 +453,25 @@ impl Explainer {
 }
 
 impl Selection {
-    fn matches(&self, namespace: Option<&str>, name: &str) -> bool {
+    /// Whether a kind is selected, by its kind or plural and perhaps its group.
+    pub(super) fn is_of_kind(&self, kind: &Gvk, plural: &str) -> bool {
+        let Some(selected) = &self.kind else {
+            return true;
+        };
+        let (name, group) = match selected.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (&**selected, None),
+        };
+        // Like kubectl, with or without the version.
+        let version = format!("{}.{}", kind.version, kind.group);
+        let is_of_group = group.is_none_or(|group| group == kind.group || group == version);
+        is_of_group
+            && [&*kind.kind, plural]
+                .iter()
+                .any(|one| name.eq_ignore_ascii_case(one))
+    }
+
+    pub(super) fn matches(&self, namespace: Option<&str>, name: &str) -> bool {
         self.name.as_deref().is_none_or(|wanted| wanted == name)
             && (self.namespace.is_none() || self.namespace.as_deref() == namespace)
     }
@@ -524,10 +555,7 @@ impl Cluster for DryRunClient<'_> {
             Answer::Failed(failure) => Some(failure.to_string()),
             _ => None,
         };
-        let live = match self.explainer.agent.cache.get(key) {
-            Seen::Present(live) => Some(live),
-            Seen::Absent | Seen::Unknown => None,
-        };
+        let live = self.explainer.present(key);
         let due = DueWrite {
             verb: request.verb(),
             object: key.clone(),

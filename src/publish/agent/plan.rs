@@ -166,8 +166,8 @@ impl Publishing {
 }
 
 impl Explainer {
-    /// The effect on every object, on the export, and on the published resources of the files.
-    pub async fn plan(&self) -> Result<ChangePlan, ExplainError> {
+    /// The effect on the selected objects, on the export, and on the published resources of the files.
+    pub async fn plan(&self, selection: &Selection) -> Result<ChangePlan, ExplainError> {
         let running = self.agent.dispatch.running();
         let names: Vec<Arc<str>> = self.planned_names();
         let planned = |publication: &&Arc<Publication>| {
@@ -176,7 +176,7 @@ impl Explainer {
         let awaited: Vec<_> = running.values().filter(planned).cloned().collect();
         // Publications that are not listed by then are reported.
         let _ = timeout(LISTED, listed(&awaited)).await;
-        let selected = self.select(&Selection::default(), None)?;
+        let selected = self.selected(selection).await?;
         let mut objects = Vec::new();
         let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
         let mut found = futures::stream::iter(selected)
