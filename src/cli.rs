@@ -28,6 +28,7 @@ mod plan;
 #[cfg(feature = "playground")]
 mod playground;
 mod rbac;
+mod release;
 mod render;
 mod service;
 #[cfg(feature = "webhook")]
@@ -74,6 +75,7 @@ enum Command {
     Explain(explain::ExplainArgs),
     Plan(plan::PlanArgs),
     Rbac(Box<rbac::RbacArgs>),
+    Release(Box<release::ReleaseArgs>),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
     Completion(completion::CompletionArgs),
@@ -109,6 +111,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Explain(args) => explain::run(args),
             Command::Plan(args) => plan::run(args),
             Command::Rbac(args) => rbac::run(*args),
+            Command::Release(args) => release::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
             Command::Completion(args) => completion::run(&args),
@@ -210,6 +213,7 @@ mod tests {
             "orphans",
             "plan",
             "rbac",
+            "release",
             "render",
         ] {
             let is_of_it = |line: &String| line.split(' ').next() == Some(command);

@@ -51,7 +51,7 @@ pub(super) struct PlanArgs {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum PlanFailed {
+pub(super) enum PlanFailed {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     #[error("none of the files contains a PublishedResource: add a file with one")]
@@ -102,7 +102,7 @@ fn plan(args: PlanArgs) -> Result<ChangePlan, PlanFailed> {
 }
 
 /// The `PublishedResource`s of the files.
-fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
+pub(super) fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
     let documents = check::read_all(files)?;
     let published = documents
         .iter()

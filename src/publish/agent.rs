@@ -24,6 +24,7 @@
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
 //! | [`pausing`] | the pauses that hold the writes of a pass |
 //! | [`plan`] | the effect of changed published resources |
+//! | [`release`] | stops syncing objects and leaves their copies, on request |
 //! | [`switch`] | whether a request about a published resource is still wanted |
 //! | [`review`] | asks the servers which rights the agent lacks |
 //! | [`router`] | the endpoints of the engine's requests |
@@ -50,6 +51,7 @@ pub mod process;
 pub mod publication;
 pub mod publishing;
 pub mod related;
+pub mod release;
 pub mod retraction;
 pub mod review;
 pub mod router;

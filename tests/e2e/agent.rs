@@ -95,6 +95,7 @@ mod races;
 mod rbac;
 mod real_kcp;
 mod related;
+mod release;
 mod service;
 mod shapes;
 mod stage;

@@ -25,7 +25,7 @@ use kube_lang::object::Object;
 
 /// The time limit for listing the objects of a changed published resource. Objects that no workspace serves yet are
 /// never listed.
-const LISTED: Duration = Duration::from_secs(10);
+pub(super) const LISTED: Duration = Duration::from_secs(10);
 
 /// The effect of changed published resources.
 #[derive(Debug)]
@@ -209,7 +209,7 @@ impl Explainer {
         planned.flat_map(BTreeMap::keys).cloned().collect()
     }
 
-    fn resource(
+    pub(super) fn resource(
         &self,
         name: &str,
         publication: Option<&Publication>,
@@ -293,7 +293,7 @@ impl Explainer {
 }
 
 /// Resolves when all objects of these publications are known.
-async fn listed(publications: &[Arc<Publication>]) {
+pub(super) async fn listed(publications: &[Arc<Publication>]) {
     let whole = |publication: &Arc<Publication>| {
         let sources = publication.sources();
         sources.iter().all(|source| publication.has_synced(source))
