@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use hawser_runtime::errors::chain;
 
+mod adopt;
 mod agent;
 mod agent_place;
 mod check;
@@ -74,6 +75,7 @@ enum Command {
     Orphans(orphans::OrphansArgs),
     Explain(explain::ExplainArgs),
     Plan(plan::PlanArgs),
+    Adopt(Box<adopt::AdoptArgs>),
     Rbac(Box<rbac::RbacArgs>),
     Release(Box<release::ReleaseArgs>),
     Check(check::CheckArgs),
@@ -85,14 +87,15 @@ enum Command {
 
 /// Parses the command line, runs the subcommand and turns its result into an exit code:
 /// 0 for success and `--help`, 2 for a command line that cannot be parsed, 1 for everything else. `kubefedctl` has one
-/// code for all failures, and for `plan` 2 means that something would change.
+/// code for all failures. For `plan`, 2 means that something would change, and for `adopt` that objects are in the places
+/// of copies.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = spelled_out(args);
     let is = |wanted: &str| args.get(1).is_some_and(|command| command == wanted);
     let misread = if is("kubefedctl") {
         kubefedctl::FAILED
-    } else if is("plan") {
-        // 2 says that something would change.
+    } else if is("plan") || is("adopt") {
+        // 2 says that something would change, or that something is in the way.
         1
     } else {
         2
@@ -110,6 +113,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Orphans(args) => orphans::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Plan(args) => plan::run(args),
+            Command::Adopt(args) => adopt::run(*args),
             Command::Rbac(args) => rbac::run(*args),
             Command::Release(args) => release::run(*args),
             Command::Check(args) => check::run(&args),
@@ -207,6 +211,7 @@ mod tests {
         let mut all = Vec::new();
         examples(&Cli::command(), &mut all);
         for command in [
+            "adopt",
             "check",
             "completion",
             "explain",

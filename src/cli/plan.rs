@@ -174,7 +174,7 @@ fn human(plan: &ChangePlan, of_files: bool) -> String {
     text
 }
 
-fn of_resource(text: &mut String, resource: &ResourceChange, of_file: bool) {
+pub(super) fn of_resource(text: &mut String, resource: &ResourceChange, of_file: bool) {
     let ResourceChange {
         name,
         is_new,

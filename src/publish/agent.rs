@@ -11,6 +11,7 @@
 //! | [`control`] | events of slices, bindings, published resources and types |
 //! | [`events`] | events on the objects of consumers |
 //! | [`explain`] | explains the state of an object, on request |
+//! | [`adopt`] | objects in the places of copies, for a plan |
 //! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
 //! | [`retraction`] | the checks before anything is deleted |
@@ -30,6 +31,7 @@
 //! | [`router`] | the endpoints of the engine's requests |
 //! | [`process`] | the whole process, from start to end |
 
+pub mod adopt;
 pub mod approvals;
 pub mod binding_reader;
 pub mod bindings;

@@ -68,6 +68,7 @@ macro_rules! on_a_slow_kcp {
     };
 }
 
+mod adopt;
 mod budgets;
 mod canary;
 mod chaos;

@@ -35,7 +35,7 @@ use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Cluster, Failure, Key, Outcome, Reason, Request, Scope, Seen,
+    Answer, Cluster, Effect, Failure, Key, LinkId, Outcome, Reason, Request, Scope, Seen,
     Store as _, run,
 };
 use kube_lang::object::{Gvk, Object, merge_patch};
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The number of objects that are explained concurrently.
 pub(super) const TOGETHER: usize = 16;
 /// The value in place of a Secret's data.
-const REDACTED: &str = "(hidden)";
+pub(super) const REDACTED: &str = "(hidden)";
 
 /// The reason why nothing can be explained.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +103,8 @@ pub struct Explained {
     pub state: Option<Key>,
     /// Whether the state Secret exists.
     pub has_state: bool,
+    /// Whether an existing object would become the copy.
+    pub adopts: bool,
     /// The most serious reason first.
     pub links: Vec<ExplainedLink>,
     /// The writes that are due, in the order in which they would be sent.
@@ -418,6 +420,11 @@ impl Explainer {
             state: Mutex::default(),
         };
         let report = run(&pass, None, &*self.agent.cache, &trial).await;
+        let is_adoption = |(link, effect): &(Option<LinkId>, Effect)| {
+            let is_primary = link.as_ref().is_some_and(|link| *link.0 == *PRIMARY);
+            is_primary && *effect == Effect::Adopted
+        };
+        let adopts = report.happened.iter().any(is_adoption);
         let mut links: Vec<_> = report
             .outcomes
             .into_iter()
@@ -446,6 +453,7 @@ impl Explainer {
             left_out_by,
             has_state: state.as_ref().and_then(|key| self.present(key)).is_some(),
             state,
+            adopts,
             links,
             due: trial.state.into_inner().due,
         })
