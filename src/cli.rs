@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use hawser_runtime::errors::chain;
 
+mod adopt;
 mod agent;
 mod agent_place;
 mod check;
@@ -28,6 +29,7 @@ mod plan;
 #[cfg(feature = "playground")]
 mod playground;
 mod rbac;
+mod release;
 mod render;
 mod service;
 mod top;
@@ -75,7 +77,9 @@ enum Command {
     Explain(explain::ExplainArgs),
     Top(top::TopArgs),
     Plan(plan::PlanArgs),
+    Adopt(Box<adopt::AdoptArgs>),
     Rbac(Box<rbac::RbacArgs>),
+    Release(Box<release::ReleaseArgs>),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
     Completion(completion::CompletionArgs),
@@ -85,14 +89,15 @@ enum Command {
 
 /// Parses the command line, runs the subcommand and turns its result into an exit code:
 /// 0 for success and `--help`, 2 for a command line that cannot be parsed, 1 for everything else. `kubefedctl` has one
-/// code for all failures, and for `plan` 2 means that something would change.
+/// code for all failures. For `plan`, 2 means that something would change, and for `adopt` that objects are in the places
+/// of copies.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = spelled_out(args);
     let is = |wanted: &str| args.get(1).is_some_and(|command| command == wanted);
     let misread = if is("kubefedctl") {
         kubefedctl::FAILED
-    } else if is("plan") {
-        // 2 says that something would change.
+    } else if is("plan") || is("adopt") {
+        // 2 says that something would change, or that something is in the way.
         1
     } else {
         2
@@ -111,7 +116,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Explain(args) => explain::run(args),
             Command::Top(args) => top::run(&args),
             Command::Plan(args) => plan::run(args),
+            Command::Adopt(args) => adopt::run(*args),
             Command::Rbac(args) => rbac::run(*args),
+            Command::Release(args) => release::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
             Command::Completion(args) => completion::run(&args),
@@ -207,12 +214,14 @@ mod tests {
         let mut all = Vec::new();
         examples(&Cli::command(), &mut all);
         for command in [
+            "adopt",
             "check",
             "completion",
             "explain",
             "orphans",
             "plan",
             "rbac",
+            "release",
             "render",
             "top",
         ] {

@@ -24,6 +24,7 @@ pub mod publishers;
 pub mod ready;
 pub mod rehearsal;
 pub mod related;
+pub mod release;
 pub mod rights;
 pub mod rules;
 pub mod schema;

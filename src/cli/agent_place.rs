@@ -1,7 +1,10 @@
 //! Flags of commands that need the place of an agent: its clusters, namespace and name.
 
+use std::time::Duration;
+
 use clap::Args;
 
+use super::hub::duration;
 use crate::publish::agent::options::{AgentOptions, FlagErrors, RawAgentArgs};
 
 /// The flags of the agent.
@@ -31,6 +34,10 @@ pub(super) struct AgentPlace {
     /// Selector of the PublishedResources that the agent serves [default: all]
     #[arg(long, value_name = "SELECTOR", default_value = "")]
     pub(super) published_resource_selector: String,
+
+    /// Ignore pauses of consumers that end later than this from now, as the agent does [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) longest_consumer_pause: Option<Duration>,
 }
 
 impl AgentPlace {
@@ -46,6 +53,7 @@ impl AgentPlace {
             max_in_flight_kcp: 32,
             max_in_flight_service: 32,
             deletion_brake: "off".to_owned(),
+            longest_consumer_pause: self.longest_consumer_pause,
             ..RawAgentArgs::default()
         };
         Ok(given.check()?.options)

@@ -13,7 +13,7 @@ use super::check;
 use super::explain::{as_json, title};
 use super::manifest::ManifestError;
 use super::output::{Output, yaml};
-use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer};
+use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer, Selection};
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
@@ -51,7 +51,7 @@ pub(super) struct PlanArgs {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum PlanFailed {
+pub(super) enum PlanFailed {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     #[error("none of the files contains a PublishedResource: add a file with one")]
@@ -97,12 +97,12 @@ fn plan(args: PlanArgs) -> Result<ChangePlan, PlanFailed> {
         .build()?;
     runtime.block_on(async {
         let explainer = Explainer::begin(options, &changed).await?;
-        Ok(explainer.plan().await?)
+        Ok(explainer.plan(&Selection::default()).await?)
     })
 }
 
 /// The `PublishedResource`s of the files.
-fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
+pub(super) fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
     let documents = check::read_all(files)?;
     let published = documents
         .iter()
@@ -174,7 +174,7 @@ fn human(plan: &ChangePlan, of_files: bool) -> String {
     text
 }
 
-fn of_resource(text: &mut String, resource: &ResourceChange, of_file: bool) {
+pub(super) fn of_resource(text: &mut String, resource: &ResourceChange, of_file: bool) {
     let ResourceChange {
         name,
         is_new,

@@ -207,6 +207,7 @@ fn connect(args: &RbacArgs) -> Result<Servers, RbacFailed> {
         apiexportendpointslice_ref: args.apiexportendpointslice_ref.clone(),
         agent_name: args.agent_name.clone(),
         published_resource_selector: args.published_resource_selector.clone(),
+        longest_consumer_pause: None,
     };
     let options = options.options()?;
     let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;

@@ -11,6 +11,7 @@
 //! | [`control`] | events of slices, bindings, published resources and types |
 //! | [`events`] | events on the objects of consumers |
 //! | [`explain`] | explains the state of an object, on request |
+//! | [`adopt`] | objects in the places of copies, for a plan |
 //! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
 //! | [`retraction`] | the checks before anything is deleted |
@@ -26,11 +27,13 @@
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
 //! | [`pausing`] | the pauses that hold the writes of a pass |
 //! | [`plan`] | the effect of changed published resources |
+//! | [`release`] | stops syncing objects and leaves their copies, on request |
 //! | [`switch`] | whether a request about a published resource is still wanted |
 //! | [`review`] | asks the servers which rights the agent lacks |
 //! | [`router`] | the endpoints of the engine's requests |
 //! | [`process`] | the whole process, from start to end |
 
+pub mod adopt;
 pub mod approvals;
 pub mod binding_reader;
 pub mod bindings;
@@ -54,6 +57,7 @@ pub mod process;
 pub mod publication;
 pub mod publishing;
 pub mod related;
+pub mod release;
 pub mod retraction;
 pub mod review;
 pub mod router;

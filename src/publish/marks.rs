@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use hawser_sync::Labels;
 use hawser_sync::{CopyOrigin, Marks, Metadata, Owner};
@@ -31,6 +31,8 @@ pub const ADOPTED: &str = "syncagent.kcp.io/adopted";
 /// The report on an object whose type has no conditions, and the last generation that the service has seen.
 pub const SYNCED: &str = "syncagent.kcp.io/synced";
 pub const SYNCED_GENERATION: &str = "syncagent.kcp.io/synced-generation";
+/// Proves during a release whose marks are left.
+pub const RELEASING: &str = "syncagent.kcp.io/releasing";
 /// Labels and annotations below this name are the agent's own.
 const OWN_PREFIX: &str = "syncagent.kcp.io/";
 const CLAIMED_PREFIX: &str = "claimed.internal.apis.kcp.io/";
@@ -215,6 +217,71 @@ pub fn strip(object: &mut Object) {
             || key == KCP_CLUSTER
             || key == LAST_APPLIED
     });
+}
+
+/// The patch that removes the marks of a copy; `None` if it has none.
+pub fn unmark_copy(copy: &Object) -> Option<Value> {
+    let labels = [AGENT_NAME, CLUSTER, NAMESPACE_HASH, NAME_HASH];
+    let annotations = [NAME, NAMESPACE, WORKSPACE_PATH, ADOPTED, RELEASING];
+    unmark(
+        copy,
+        |key| labels.contains(&key),
+        |key| annotations.contains(&key),
+        |_| false,
+    )
+}
+
+/// The patch that removes the agent's annotations and this finalizer from an object of a workspace; `None` if it has
+/// none.
+pub fn unmark_object(object: &Object, finalizer: Option<&str>) -> Option<Value> {
+    let annotations = [SYNCED, SYNCED_GENERATION, RELEASING];
+    unmark(
+        object,
+        |_| false,
+        |key| key.starts_with(RELATED_PREFIX) || annotations.contains(&key),
+        |found| Some(found) == finalizer,
+    )
+}
+
+/// The patch that removes this finalizer; `None` if the object does not have it.
+pub fn without_finalizer(object: &Object, finalizer: &str) -> Option<Value> {
+    unmark(object, |_| false, |_| false, |found| found == finalizer)
+}
+
+fn unmark(
+    object: &Object,
+    label: impl Fn(&str) -> bool,
+    annotation: impl Fn(&str) -> bool,
+    finalizer: impl Fn(&str) -> bool,
+) -> Option<Value> {
+    let mut change = Map::new();
+    let metadata = object.root().get("metadata");
+    let mut clear = |field: &str, is_mark: &dyn Fn(&str) -> bool| {
+        let all = metadata.and_then(|metadata| metadata.get(field)?.as_object());
+        let Some(all) = all.filter(|all| !all.is_empty()) else {
+            return;
+        };
+        let marks = all.keys().filter(|key| is_mark(key));
+        let marks: Map<_, _> = marks.map(|key| (key.clone(), Value::Null)).collect();
+        if marks.len() == all.len() {
+            // No empty map is left behind.
+            change.insert(field.to_owned(), Value::Null);
+        } else if !marks.is_empty() {
+            change.insert(field.to_owned(), marks.into());
+        }
+    };
+    clear("labels", &label);
+    clear("annotations", &annotation);
+    let others: Vec<_> = object.finalizers().filter(|one| !finalizer(one)).collect();
+    if others.len() < object.finalizers().count() {
+        let others = if others.is_empty() {
+            Value::Null
+        } else {
+            json!(others)
+        };
+        change.insert("finalizers".to_owned(), others);
+    }
+    (!change.is_empty()).then(|| json!({ "metadata": change }))
 }
 
 fn strip_map(metadata: &mut Map<String, Value>, field: &str, drop: impl Fn(&str) -> bool) {

@@ -33,7 +33,7 @@ mod resolve;
 mod rules;
 mod stray;
 
-pub use claim_visibility::binding_kind;
+pub use claim_visibility::{binding_kind, show_all};
 pub use entry::{Author, Authors, Entry, NameAuthors, Premises, TypeName};
 pub use guard::reserved;
 pub use leads::{End, EntryExplanation, leads};
@@ -322,6 +322,11 @@ impl RelatedEnds {
             target: (identity.target(sides, remote), target.to_owned()),
             hold: identity.hold().map(str::to_owned),
         })
+    }
+
+    /// The finalizer on the original, if it has one of the agent.
+    pub fn hold(&self) -> Option<&str> {
+        self.hold.as_deref()
     }
 
     /// The claims of the link: the copy, the original, and that one is made from the other.

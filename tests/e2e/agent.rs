@@ -68,6 +68,7 @@ macro_rules! on_a_slow_kcp {
     };
 }
 
+mod adopt;
 mod budgets;
 mod canary;
 mod chaos;
@@ -97,6 +98,7 @@ mod races;
 mod rbac;
 mod real_kcp;
 mod related;
+mod release;
 mod service;
 mod shapes;
 mod stage;

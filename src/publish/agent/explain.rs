@@ -37,17 +37,17 @@ use hawser_runtime::process::lease::Fence;
 use hawser_sync::link::DriftPolicy;
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Cluster, Dialect, DriftedField, Failure, Key, Outcome, Reason, Report, Request, Scope,
-    Seen, Step, Store as _, Subject, View, run,
+    Answer, Cluster, Dialect, DriftedField, Effect, Failure, Key, LinkId, Outcome, Reason, Report,
+    Request, Scope, Seen, Step, Store as _, Subject, View, run,
 };
-use kube_lang::object::{Object, merge_patch};
+use kube_lang::object::{Gvk, Object, merge_patch};
 
 /// The time limit for finding kcp, and then for filling the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The number of objects that are explained concurrently.
 pub(super) const TOGETHER: usize = 16;
 /// The value in place of a Secret's data.
-const REDACTED: &str = "(hidden)";
+pub(super) const REDACTED: &str = "(hidden)";
 
 /// The reason why nothing can be explained.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +107,8 @@ pub struct Explained {
     pub has_state: bool,
     /// The fields of the copy that other writers changed, if they were asked for.
     pub drift: Vec<DriftedField>,
+    /// Whether an existing object would become the copy.
+    pub adopts: bool,
     /// The most serious reason first.
     pub links: Vec<ExplainedLink>,
     /// The writes that are due, in the order in which they would be sent.
@@ -148,7 +150,7 @@ pub enum Leader {
 pub struct Explainer {
     pub(super) agent: Agent,
     passes: Arc<Passes>,
-    planes: Connections,
+    pub(super) planes: Connections,
     _publishing: AbortOnDropHandle<()>,
 }
 
@@ -288,16 +290,12 @@ impl Explainer {
 
     /// Explains the selected objects.
     pub async fn explain(&self, selection: &Selection) -> Result<Vec<Explained>, ExplainError> {
-        let cluster = match &selection.workspace {
-            Some(workspace) => Some(self.cluster_of(workspace).await?),
-            None => None,
-        };
         // It takes a read of each copy that differs.
         let drift = match selection.name {
             Some(_) => DriftFinding::All,
             None => DriftFinding::AsConfigured,
         };
-        let selected = self.select(selection, cluster.as_deref())?;
+        let selected = self.selected(selection).await?;
         let explained = futures::stream::iter(selected)
             .map(|(publication, id)| async move { self.one(&publication, &id, drift).await })
             .buffered(TOGETHER)
@@ -305,8 +303,20 @@ impl Explainer {
         Ok(explained.collect().await)
     }
 
+    /// The selected objects, with their publications.
+    pub(super) async fn selected(
+        &self,
+        selection: &Selection,
+    ) -> Result<Vec<(Arc<Publication>, SubjectId)>, ExplainError> {
+        let cluster = match &selection.workspace {
+            Some(workspace) => Some(self.cluster_of(workspace).await?),
+            None => None,
+        };
+        self.select(selection, cluster.as_deref())
+    }
+
     /// The logical cluster of a workspace.
-    async fn cluster_of(&self, workspace: &str) -> Result<String, ExplainError> {
+    pub(super) async fn cluster_of(&self, workspace: &str) -> Result<String, ExplainError> {
         if !workspace.contains(':') && workspace != "root" {
             return Ok(workspace.to_owned());
         }
@@ -326,17 +336,10 @@ impl Explainer {
         let running = self.agent.dispatch.running();
         let mut publications: Vec<_> = running.values().cloned().collect();
         publications.sort_by(|a, b| a.plan.name.cmp(&b.plan.name));
-        let is_of_kind = |kind: &str, plural: &str| match &selection.kind {
-            Some(wanted) => {
-                let wanted = wanted.split('.').next().unwrap_or_default();
-                wanted.eq_ignore_ascii_case(kind) || wanted.eq_ignore_ascii_case(plural)
-            }
-            None => true,
-        };
         let (mut selected, mut has_kind) = (BTreeSet::new(), selection.kind.is_none());
         for publication in &publications {
             let plan = &publication.plan;
-            if is_of_kind(&publication.remote_kind.kind, &plan.remote_resource) {
+            if selection.is_of_kind(&publication.remote_kind, &plan.remote_resource) {
                 has_kind = true;
                 let sources = publication.sources();
                 let of_source = |source| publication.subjects(source, cluster);
@@ -349,7 +352,7 @@ impl Explainer {
             }
             if cluster.is_none()
                 && selection.name.is_some()
-                && is_of_kind(&publication.local_kind.kind, &plan.local_resource)
+                && selection.is_of_kind(&publication.local_kind, &plan.local_resource)
             {
                 has_kind = true;
                 selected.extend(publication.copies().into_iter().filter_map(|(key, copy)| {
@@ -391,6 +394,22 @@ impl Explainer {
         Ok(selected.into_iter().filter_map(with_publication).collect())
     }
 
+    /// The path of a workspace, if the agent knows it.
+    pub(super) fn path_of(&self, cluster: &str) -> Option<String> {
+        let kcp = &self.agent.sides.kcp;
+        let key = Scope::new(kcp, &logical_cluster_kind(), cluster).key(None, "cluster");
+        let found = self.present(&key)?;
+        found.annotation("kcp.io/path").map(str::to_owned)
+    }
+
+    /// The object in the cache.
+    pub(super) fn present(&self, key: &Key) -> Option<Arc<Object>> {
+        match self.agent.cache.get(key) {
+            Seen::Present(object) => Some(object),
+            Seen::Absent | Seen::Unknown => None,
+        }
+    }
+
     /// `None` if the object is not of a bound workspace.
     pub(super) async fn one(
         &self,
@@ -412,6 +431,11 @@ impl Explainer {
         let front = ExplainedPass { pass: &pass, drift };
         let report = run(&front, None, &*self.agent.cache, &trial).await;
         let drift = drifted(&report);
+        let is_adoption = |(link, effect): &(Option<LinkId>, Effect)| {
+            let is_primary = link.as_ref().is_some_and(|link| *link.0 == *PRIMARY);
+            is_primary && *effect == Effect::Adopted
+        };
+        let adopts = report.happened.iter().any(is_adoption);
         let mut links: Vec<_> = report
             .outcomes
             .into_iter()
@@ -419,16 +443,11 @@ impl Explainer {
             .collect();
         links.sort_by_key(|link| std::cmp::Reverse(link.reason.code.class()));
         let kcp = &self.agent.sides.kcp;
-        let cluster = Scope::new(kcp, &logical_cluster_kind(), &id.cluster).key(None, "cluster");
-        let present = |key: &Key| match self.agent.cache.get(key) {
-            Seen::Present(object) => Some(object),
-            Seen::Absent | Seen::Unknown => None,
-        };
-        let path = present(&cluster);
         let namespace = id.namespace.as_deref().map(|namespace| {
-            present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
+            self.present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
         });
-        let left_out_by = present(&pass.anchor)
+        let left_out_by = self
+            .present(&pass.anchor)
             .filter(|object| !object.in_deletion())
             .and_then(|object| {
                 let namespace = namespace.flatten();
@@ -440,12 +459,13 @@ impl Explainer {
         Some(Explained {
             published_resource: publication.plan.name.clone(),
             object: pass.anchor.clone(),
-            path: path.and_then(|found| found.annotation("kcp.io/path").map(str::to_owned)),
+            path: self.path_of(&id.cluster),
             pauses: pass.pauses(),
             left_out_by,
-            has_state: state.as_ref().and_then(present).is_some(),
+            has_state: state.as_ref().and_then(|key| self.present(key)).is_some(),
             state,
             drift,
+            adopts,
             links,
             due: trial.state.into_inner().due,
         })
@@ -498,7 +518,25 @@ fn drifted(report: &Report) -> Vec<DriftedField> {
 }
 
 impl Selection {
-    fn matches(&self, namespace: Option<&str>, name: &str) -> bool {
+    /// Whether a kind is selected, by its kind or plural and perhaps its group.
+    pub(super) fn is_of_kind(&self, kind: &Gvk, plural: &str) -> bool {
+        let Some(selected) = &self.kind else {
+            return true;
+        };
+        let (name, group) = match selected.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (&**selected, None),
+        };
+        // Like kubectl, with or without the version.
+        let version = format!("{}.{}", kind.version, kind.group);
+        let is_of_group = group.is_none_or(|group| group == kind.group || group == version);
+        is_of_group
+            && [&*kind.kind, plural]
+                .iter()
+                .any(|one| name.eq_ignore_ascii_case(one))
+    }
+
+    pub(super) fn matches(&self, namespace: Option<&str>, name: &str) -> bool {
         self.name.as_deref().is_none_or(|wanted| wanted == name)
             && (self.namespace.is_none() || self.namespace.as_deref() == namespace)
     }
@@ -582,10 +620,7 @@ impl Cluster for DryRunClient<'_> {
             Answer::Failed(failure) => Some(failure.to_string()),
             _ => None,
         };
-        let live = match self.explainer.agent.cache.get(key) {
-            Seen::Present(live) => Some(live),
-            Seen::Absent | Seen::Unknown => None,
-        };
+        let live = self.explainer.present(key);
         let due = DueWrite {
             verb: request.verb(),
             object: key.clone(),

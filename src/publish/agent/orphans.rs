@@ -397,7 +397,7 @@ fn orphan(sort: Sort, workspace: String, path: &str, object: &Object) -> Orphan 
 }
 
 /// All objects of a list, page by page and item by item.
-async fn list(
+pub(super) async fn list(
     at: &Connection,
     kind: &Gvk,
     path: &str,
@@ -427,7 +427,7 @@ async fn list(
 }
 
 /// An object as the server sent it, even if it is nested too deeply to be read whole.
-fn object(text: &[u8], kind: &Gvk) -> Option<Object> {
+pub(super) fn object(text: &[u8], kind: &Gvk) -> Option<Object> {
     let text = std::str::from_utf8(text).ok()?;
     document::object(text, kind).ok()
 }

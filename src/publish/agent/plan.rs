@@ -27,7 +27,7 @@ use kube_lang::object::Object;
 
 /// The time limit for listing the objects of a changed published resource. Objects that no workspace serves yet are
 /// never listed.
-const LISTED: Duration = Duration::from_secs(10);
+pub(super) const LISTED: Duration = Duration::from_secs(10);
 
 /// The effect of changed published resources.
 #[derive(Debug)]
@@ -168,8 +168,8 @@ impl Publishing {
 }
 
 impl Explainer {
-    /// The effect on every object, on the export, and on the published resources of the files.
-    pub async fn plan(&self) -> Result<ChangePlan, ExplainError> {
+    /// The effect on the selected objects, on the export, and on the published resources of the files.
+    pub async fn plan(&self, selection: &Selection) -> Result<ChangePlan, ExplainError> {
         let running = self.agent.dispatch.running();
         let names: Vec<Arc<str>> = self.planned_names();
         let planned = |publication: &&Arc<Publication>| {
@@ -178,7 +178,7 @@ impl Explainer {
         let awaited: Vec<_> = running.values().filter(planned).cloned().collect();
         // Publications that are not listed by then are reported.
         let _ = timeout(LISTED, listed(&awaited)).await;
-        let selected = self.select(&Selection::default(), None)?;
+        let selected = self.selected(selection).await?;
         let mut objects = Vec::new();
         let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
         let mut found = futures::stream::iter(selected)
@@ -213,7 +213,7 @@ impl Explainer {
         planned.flat_map(BTreeMap::keys).cloned().collect()
     }
 
-    fn resource(
+    pub(super) fn resource(
         &self,
         name: &str,
         publication: Option<&Publication>,
@@ -297,7 +297,7 @@ impl Explainer {
 }
 
 /// Resolves when all objects of these publications are known.
-async fn listed(publications: &[Arc<Publication>]) {
+pub(super) async fn listed(publications: &[Arc<Publication>]) {
     let whole = |publication: &Arc<Publication>| {
         let sources = publication.sources();
         sources.iter().all(|source| publication.has_synced(source))

@@ -64,8 +64,8 @@ fn is_certainly_absent(
     let Found::All(bindings) = view.find(&scope, &Labels::default()) else {
         return Ok(false);
     };
-    let shows = |binding: &Object| shows_all(binding, &key.kind.group, resource);
-    if bindings.is_empty() || !bindings.iter().all(|(_, binding)| shows(binding)) {
+    let all = bindings.iter().map(|(_, binding)| &**binding);
+    if !show_all(all, &key.kind.group, resource) {
         return Ok(false);
     }
     if !read(key, view)? {
@@ -96,6 +96,16 @@ fn read(key: &Key, view: &dyn View) -> Result<bool, Vec<Request>> {
         Some(_) => Ok(false),
         None => Err(vec![request]),
     }
+}
+
+/// Whether there are bindings, and each shows every object of a kind.
+pub fn show_all<'b>(
+    bindings: impl IntoIterator<Item = &'b Object>,
+    group: &str,
+    resource: &str,
+) -> bool {
+    let mut bindings = bindings.into_iter().peekable();
+    bindings.peek().is_some() && bindings.all(|binding| shows_all(binding, group, resource))
 }
 
 /// Whether a binding shows every object of a kind: it is not in deletion, and each of its claims on the kind is accepted

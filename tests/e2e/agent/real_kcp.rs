@@ -58,7 +58,7 @@ on_a_slow_kcp!(
 );
 
 const EXPORTS2: &str = "/apis/apis.kcp.io/v1alpha2/apiexports";
-const BINDINGS2: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
+pub(super) const BINDINGS2: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
 
 fn secrets() -> Kind {
     Kind::new("", "v1", "secrets", "Secret")
@@ -120,7 +120,7 @@ async fn bind_selecting(world: &World, team: &Team, selector: Value) -> Result<(
 }
 
 /// The claims of the export, accepted.
-async fn selecting(world: &World, selector: Value) -> Result<Value> {
+pub(super) async fn selecting(world: &World, selector: Value) -> Result<Value> {
     let export = world.org.get(&format!("{EXPORTS2}/{EXPORT}")).await?;
     let claims = export["spec"]["permissionClaims"].as_array();
     let claims = claims.context("the export claims nothing")?.iter();
