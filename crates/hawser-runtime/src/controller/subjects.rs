@@ -229,10 +229,12 @@ mod tests {
             reason: reason.clone(),
             copy: None,
             current: false,
+            drift: None,
         };
         Report {
             outcomes: reasons.iter().map(outcome).collect(),
             happened: Vec::new(),
+            reverted: Vec::new(),
             requests: 0,
             recheck: None,
             asked: Vec::new(),
@@ -294,7 +296,7 @@ mod tests {
         let long = Reason::new(Code::Invalid, "ä".repeat(LONGEST_MESSAGE));
         let of = |name: &str, number| Id(name.into(), number);
         for number in 0..2 * MESSAGES {
-            subjects.note(&of("many", number), &report(&[long.clone()]));
+            subjects.note(&of("many", number), &report(std::slice::from_ref(&long)));
         }
         let messages = |name: &str| {
             let all = (0..2 * MESSAGES).filter_map(|number| subjects.attempts(&of(name, number)));
@@ -304,7 +306,7 @@ mod tests {
         let first = subjects.attempts(&of("many", 0)).unwrap();
         assert!(first.detail.len() <= LONGEST_MESSAGE);
         // Another tenant has messages of its own, and one that is solved makes room.
-        subjects.note(&of("other", 0), &report(&[long.clone()]));
+        subjects.note(&of("other", 0), &report(std::slice::from_ref(&long)));
         assert_eq!(messages("other"), 1);
         subjects.note(&of("many", 0), &report(&[Code::InStep.into()]));
         subjects.note(&of("many", 2 * MESSAGES - 1), &report(&[long]));

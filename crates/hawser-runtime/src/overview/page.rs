@@ -14,7 +14,7 @@ const HEIGHT: u32 = 60;
 /// the width of a minute in it,
 const WIDTH: u32 = 16;
 /// and that of all minutes.
-const DIAGRAM: u32 = WIDTH * MINUTES as u32;
+const DIAGRAM: u32 = WIDTH * MINUTES;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2733;--dim:#5f6c7b;--line:#d8dee6;--paper:#fff;--card:#f5f7fa;--spec:#2b6cb0;\
@@ -246,7 +246,7 @@ fn changes(out: &mut String, minutes: &[Minute]) -> fmt::Result {
         DIAGRAM,
     )?;
     // The last minute is at the right edge.
-    let used = WIDTH * u32::try_from(minutes.len()).unwrap_or(0);
+    let used = WIDTH * u32::try_from(minutes.len()).unwrap_or(MINUTES);
     let mut left = DIAGRAM.saturating_sub(used);
     for minute in minutes {
         let (spec, status) = (height(minute.spec), height(minute.status));

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::process::metrics::Direction;
 
 /// The number of minutes that are kept.
-pub const MINUTES: usize = 15;
+pub const MINUTES: u32 = 15;
 /// The bounds of latencies grow by this factor, from a millisecond.
 const STEP: f64 = 1.25;
 /// The number of bounds: more than five minutes.
@@ -103,7 +103,7 @@ impl Recent {
         let mut minutes = self.minutes.lock();
         if minutes.back().is_none_or(|last| last.number < number) {
             minutes.push_back(MinuteCounts::new(number));
-            while minutes.len() > MINUTES {
+            while minutes.len() > MINUTES as usize {
                 minutes.pop_front();
             }
         }
@@ -114,7 +114,7 @@ impl Recent {
 
     pub fn changes(&self) -> RecentChanges {
         let now = self.started.elapsed().as_secs() / 60;
-        let first = (now + 1).saturating_sub(MINUTES as u64);
+        let first = (now + 1).saturating_sub(MINUTES.into());
         let minutes = self.minutes.lock();
         let of = |number| {
             let known = minutes.iter().find(|minute| minute.number == number);
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(recent.changes().minutes, [first, quiet, last]);
         tokio::time::advance(Duration::from_mins(14)).await;
         let later = recent.changes();
-        assert_eq!(later.minutes.len(), MINUTES);
+        assert_eq!(later.minutes.len(), MINUTES as usize);
         assert_eq!(later.minutes[0], last);
         assert_eq!(later.minutes[1], quiet);
         tokio::time::advance(Duration::from_hours(1)).await;
