@@ -18,7 +18,7 @@ use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
 use hawser_runtime::overview::fetch::fetch;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
-use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, span};
+use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, Role, plain, span};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::Reason;
 use hawser_sync::reason::Class;
@@ -183,6 +183,9 @@ async fn attempts(
                 answer.agent
             ));
         }
+        if answer.role != Role::Leading {
+            return Err(format!("{page} is the page of an agent that does not lead"));
+        }
         all.push(answer.attempts);
     }
     Ok(all)
@@ -231,7 +234,7 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
             "  attempts      {} in {} ({}), the last {} ago, {next}",
             attempts.attempts,
             span(attempts.since_seconds),
-            attempts.code,
+            plain(&attempts.code),
             span(attempts.last_seconds),
         );
     }

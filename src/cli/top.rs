@@ -110,7 +110,7 @@ async fn follow(args: &TopArgs, first: Overview) -> io::Result<()> {
             // What was seen last stays, with the problem in front of it.
             Err(error) => {
                 let (width, _) = size();
-                let problem: String = error.to_string().chars().take(width).collect();
+                let problem = terminal::fit(&error.to_string(), width);
                 lines
                     .first_mut()
                     .into_iter()

@@ -82,11 +82,8 @@ mod tests {
     use super::*;
 
     fn field(keys: &[&str], by: Option<Author>) -> DriftedField {
-        DriftedField {
-            keys: keys.iter().map(ToString::to_string).collect(),
-            mode: DriftMode::Report,
-            by,
-        }
+        let keys = keys.iter().map(ToString::to_string).collect();
+        DriftedField::new(keys, DriftMode::Report, by, None)
     }
 
     fn author(manager: &str, subresource: Option<&str>) -> Author {

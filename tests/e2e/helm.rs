@@ -218,6 +218,11 @@ async fn rules_and_dashboard_come_on_request() -> Result<()> {
         .as_str()
         .context("no dashboard")?;
     assert_eq!(serde_json::from_str::<Value>(text)?["title"], "Hawser");
+    let alone = with(&[
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.service.enabled=false",
+    ]);
+    refused(render(template, &alone).await, "metrics.service.enabled");
     let without = with(&["metrics.rules.enabled=true", "metrics.enabled=false"]);
     refused(render(template, &without).await, "could not find template");
     Ok(())

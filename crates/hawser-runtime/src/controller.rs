@@ -121,6 +121,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
     async fn reconcile(self: &Arc<Self>, work: &Work<D::Id>) -> queue::Outcome {
         let (id, cache) = (&work.key, &*self.client.cache);
         let Some(pass) = self.dialect.begin(id) else {
+            self.subjects.note_absent(id);
             return queue::Outcome::Settled;
         };
         let rules = pass.rules();

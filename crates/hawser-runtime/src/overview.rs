@@ -67,6 +67,17 @@ pub enum Role {
 }
 
 impl Role {
+    /// Why the process knows no objects that are out of sync, if it does not lead.
+    pub fn ignorance(self) -> Option<&'static str> {
+        match self {
+            Self::Leading => None,
+            Self::Standby => {
+                Some("This process is a standby. Only the leader knows what is out of sync.")
+            }
+            Self::Starting => Some("This process is starting."),
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -154,6 +165,7 @@ pub struct AttemptsOverview {
 pub struct ObjectAnswer {
     /// The name of the process.
     pub agent: String,
+    pub role: Role,
     /// `None` if the object is in sync, or not one of this process.
     pub attempts: Option<AttemptsOverview>,
 }
@@ -202,8 +214,7 @@ impl Overview {
         held.map(|held| held.count).sum()
     }
 
-    /// Takes over the numbers of tenants with objects that are out of sync, those with the most first, and fills up with
-    /// others.
+    /// Keeps the tenants with the most objects out of sync, at most [`MOST_TENANTS`].
     pub fn rank_tenants(&mut self, mut all: Vec<TenantOverview>) {
         self.tenant_count = all.len();
         all.sort_by(|a, b| {
@@ -243,9 +254,11 @@ impl QueueOverview {
 /// Objects that are out of sync, by reason: the time since when, and what names each of them.
 pub type ByReason<T> = HashMap<Code, Vec<(Instant, T)>>;
 
-/// The reasons, the worst first, each with those of its objects that have been out of sync longest.
+/// The reasons, the worst first. Of each reason, the objects that have been out of sync longest come first, and tenants
+/// take turns.
 pub fn reasons<T: Ord>(
     by_reason: ByReason<T>,
+    tenant: impl Fn(&T) -> &str,
     advice: impl Fn(Code) -> Option<&'static str>,
     object: impl Fn(&T) -> Option<ObjectOverview>,
 ) -> Vec<ReasonOverview> {
@@ -255,7 +268,16 @@ pub fn reasons<T: Ord>(
         .into_iter()
         .map(|(code, mut objects)| {
             objects.sort_unstable();
-            let listed = objects.iter().take(MOST_OBJECTS);
+            let mut ranks: HashMap<&str, usize> = HashMap::new();
+            let ranked = objects.iter().enumerate().map(|(position, (_, named))| {
+                let rank = ranks.entry(tenant(named)).or_default();
+                *rank += 1;
+                (*rank, position)
+            });
+            let mut ranked: Vec<_> = ranked.collect();
+            ranked.sort_unstable();
+            let listed = ranked.iter().take(MOST_OBJECTS);
+            let listed = listed.map(|(_, position)| &objects[*position]);
             ReasonOverview {
                 code: code.as_str().to_owned(),
                 class: code.class().as_str().to_owned(),
@@ -266,6 +288,11 @@ pub fn reasons<T: Ord>(
             }
         })
         .collect()
+}
+
+/// A text without characters that a terminal would obey.
+pub fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 /// A time span in words: `3d 4h`.

@@ -18,11 +18,11 @@ pub struct Author {
     pub time: Option<String>,
 }
 
-/// The managers of a field, or of anything below it.
+/// The managers of a field, or of anything below it, and whether each manages all of it.
 pub(super) fn authors<'o>(
     object: &'o Object,
     keys: &[String],
-) -> impl Iterator<Item = Author> + use<'o> {
+) -> impl Iterator<Item = (Author, bool)> + use<'o> {
     let metadata = object.root().get("metadata");
     let entries = metadata.and_then(|metadata| metadata.get("managedFields")?.as_array());
     let keys = keys.to_vec();
@@ -32,28 +32,29 @@ pub(super) fn authors<'o>(
             let text = entry.get(field).and_then(Value::as_str);
             text.filter(|text| !text.is_empty()).map(str::to_owned)
         };
-        let is_manager = manages(entry.get("fieldsV1")?, &keys);
-        let manager = text("manager").filter(|_| is_manager)?;
-        Some(Author {
-            manager,
+        let is_whole = managed(entry.get("fieldsV1")?, &keys)?;
+        let author = Author {
+            manager: text("manager")?,
             operation: text("operation").unwrap_or_default(),
             subresource: text("subresource"),
             time: text("time"),
-        })
+        };
+        Some((author, is_whole))
     })
 }
 
-/// Whether a tree of fields has a field, or a value that contains it and is managed as a whole.
-fn manages(fields: &Value, keys: &[String]) -> bool {
+/// Whether a tree of fields has a field, or a value that contains it and is managed as a whole; then also whether the
+/// field is managed as a whole.
+fn managed(fields: &Value, keys: &[String]) -> Option<bool> {
+    let is_whole = |node: &Value| node.as_object().is_some_and(serde_json::Map::is_empty);
     let mut node = fields;
     for (depth, key) in keys.iter().enumerate() {
         let Some(inner) = node.get(format!("f:{key}")) else {
-            let is_whole = node.as_object().is_some_and(serde_json::Map::is_empty);
-            return depth > 0 && is_whole;
+            return (depth > 0 && is_whole(node)).then_some(true);
         };
         node = inner;
     }
-    true
+    Some(is_whole(node))
 }
 
 #[cfg(test)]
@@ -84,7 +85,7 @@ mod tests {
         ]}});
         let object = Object::new(object).unwrap();
         let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
-        let found = authors(&object, &keys).map(|author| author.manager);
+        let found = authors(&object, &keys).map(|(author, _)| author.manager);
         found.collect()
     }
 
@@ -132,6 +133,6 @@ mod tests {
             subresource: Some("scale".to_owned()),
             time: Some("2026-01-02T00:00:00Z".to_owned()),
         };
-        assert_eq!(found, [scale]);
+        assert_eq!(found, [(scale, true)]);
     }
 }

@@ -34,6 +34,8 @@ pub struct DriftedField {
     pub mode: DriftMode,
     /// The manager that changed it last; `None` if that is unknown, as for a field that was removed.
     pub by: Option<Author>,
+    /// The hash of the value in the copy.
+    found: ValueHash,
 }
 
 /// The drift of a copy.
@@ -48,11 +50,70 @@ pub struct Drift {
 struct Difference<'a> {
     keys: Vec<String>,
     mode: DriftMode,
+    want: &'a Value,
     found: Option<&'a Value>,
 }
 
 /// The fields of a copy that differ from the desired ones.
 pub(super) struct Differences<'a>(Vec<Difference<'a>>);
+
+impl Difference<'_> {
+    /// Whether the value is what the server stored for the one that was written, if its managers are no others. Of a
+    /// value that was removed, the managers say nothing: they keep what contained it, and the other items of a list.
+    fn is_stored(&self, managers: &[(Author, bool)]) -> bool {
+        let is_whole = managers.iter().any(|(_, is_whole)| *is_whole);
+        match self.found {
+            None => false,
+            Some(found) if found.is_array() && !is_whole => {
+                !managers.is_empty() && covers(found, self.want)
+            }
+            Some(_) => !managers.is_empty(),
+        }
+    }
+}
+
+/// Whether a value has everything that another one has: a server adds defaults to items, and orders them.
+fn covers(found: &Value, want: &Value) -> bool {
+    match (found, want) {
+        (Value::Object(found), Value::Object(want)) => want
+            .iter()
+            .all(|(key, want)| found.get(key).is_some_and(|found| covers(found, want))),
+        (Value::Array(found), Value::Array(want)) => want
+            .iter()
+            .all(|want| found.iter().any(|found| covers(found, want))),
+        (found, want) => numbers::same(found, want),
+    }
+}
+
+impl DriftedField {
+    /// A field that has this value in the copy, or none.
+    pub fn new(
+        keys: Vec<String>,
+        mode: DriftMode,
+        by: Option<Author>,
+        found: Option<&Value>,
+    ) -> Self {
+        let mut found = found.cloned();
+        found.iter_mut().for_each(numbers::unify);
+        let found = value_hash(&json!([found.is_some(), found]));
+        Self {
+            keys,
+            mode,
+            by,
+            found,
+        }
+    }
+
+    /// Whether this is the same change, which somebody was told of. Other writes of its author have other times.
+    pub fn is_same_change(&self, other: &Self) -> bool {
+        let author = |field: &Self| {
+            let by = field.by.clone();
+            by.map(|by| (by.manager, by.operation, by.subresource))
+        };
+        (&self.keys, self.mode, &self.found) == (&other.keys, other.mode, &other.found)
+            && author(self) == author(other)
+    }
+}
 
 impl DriftRules {
     /// The rules with these keys of fields.
@@ -78,7 +139,7 @@ impl<'a> Differences<'a> {
     pub(super) fn of(
         rules: &DriftRules,
         with_kept: bool,
-        desired: &Object,
+        desired: &'a Object,
         live: &'a Object,
         due: Option<&Map<String, Value>>,
     ) -> Self {
@@ -137,12 +198,16 @@ impl<'a> Differences<'a> {
     /// The drift, by the managed fields of the copy. Nobody else can have changed a copy that was just created.
     pub(super) fn drift(self, live: &Object, manager: &str, is_created: bool) -> Drift {
         let mark = self.mark();
-        let drifted = |Difference { keys, mode, .. }: Difference<'_>| {
-            let all: Vec<_> = authors(live, &keys).collect();
-            let is_stored = !all.is_empty() || is_created;
-            let others = all.into_iter().filter(|author| author.manager != manager);
+        let drifted = |difference: Difference<'_>| {
+            let all: Vec<_> = authors(live, &difference.keys).collect();
+            let is_stored = is_created || difference.is_stored(&all);
+            let authors = all.into_iter().map(|(author, _)| author);
+            let others = authors.filter(|author| author.manager != manager);
             let by = others.max_by(|a, b| a.time.cmp(&b.time));
-            (by.is_some() || !is_stored).then_some(DriftedField { keys, mode, by })
+            let Difference {
+                keys, mode, found, ..
+            } = difference;
+            (by.is_some() || !is_stored).then(|| DriftedField::new(keys, mode, by, found))
         };
         Drift {
             mark,
@@ -155,6 +220,20 @@ impl Drift {
     /// The fields with this treatment.
     pub fn fields_to(&self, mode: DriftMode) -> impl Iterator<Item = &DriftedField> {
         self.fields.iter().filter(move |field| field.mode == mode)
+    }
+
+    /// Whether the same values differ, with nothing new to tell.
+    pub fn is_of_same_values(&self, other: &Self) -> bool {
+        self.mark == other.mark
+    }
+
+    /// The drift with at most this number of fields, for the next pass.
+    #[must_use]
+    pub fn cut(&self, most: usize) -> Self {
+        Self {
+            mark: self.mark,
+            fields: self.fields.iter().take(most).cloned().collect(),
+        }
     }
 
     /// The drift if the server stores these values in place of those that were written.
@@ -182,7 +261,7 @@ impl<'a> Search<'_, 'a> {
         self.at.pop();
     }
 
-    fn compare(&mut self, want: &Value, found: Option<&'a Value>, due: Option<&Value>) {
+    fn compare(&mut self, want: &'a Value, found: Option<&'a Value>, due: Option<&Value>) {
         let due = match due {
             None => None,
             Some(Value::Object(due)) => Some(due),
@@ -205,6 +284,7 @@ impl<'a> Search<'_, 'a> {
                     self.found.push(Difference {
                         keys: self.at.clone(),
                         mode,
+                        want,
                         found,
                     });
                 }

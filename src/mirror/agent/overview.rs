@@ -31,6 +31,10 @@ impl OverviewSource for CrdController {
         self.robot()
     }
 
+    fn role(&self) -> Role {
+        Role::Leading
+    }
+
     fn overview(&self) -> Overview {
         let mut by_reason = ByReason::<SyncedObject>::new();
         let mut queue = QueueState::default();
@@ -67,7 +71,8 @@ impl OverviewSource for CrdController {
             name: self.robot().to_owned(),
             role: Role::Leading,
             tenant_word: "robot".to_owned(),
-            reasons: reasons(by_reason, |_| None, object),
+            // All of them are the robot's.
+            reasons: reasons(by_reason, |_| "", |_| None, object),
             kinds,
             recent: self.recent(),
             queue: QueueOverview::of(queue, workers),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::numbers::EventSource;
@@ -341,17 +342,21 @@ impl MirrorPass {
                 effect => debug!(CRD = resource, namespace, name, ?effect, "written"),
             }
         }
-        let latency = self.happened.upstream.or(self.happened.downstream);
-        let latency = latency.map(|since| since.elapsed());
+        let (upstream, downstream) = (self.happened.upstream, self.happened.downstream);
+        let age = |since: Option<Instant>| since.map(|since| since.elapsed());
         let has = |wanted: &[Effect]| {
             let mut happened = ended.report.happened.iter();
             happened.any(|(_, effect)| wanted.contains(effect))
         };
         if has(&[Effect::Placed, Effect::Synced, Effect::Adopted]) {
-            numbers.recent.changed(Direction::Spec, latency);
+            numbers
+                .recent
+                .changed(Direction::Spec, age(upstream.or(downstream)));
         }
         if has(&[Effect::StatusSynced]) {
-            numbers.recent.changed(Direction::Status, latency);
+            numbers
+                .recent
+                .changed(Direction::Status, age(downstream.or(upstream)));
         }
         for outcome in &ended.report.outcomes {
             if matches!(outcome.reason.code.class(), Class::Refused | Class::Retry) {

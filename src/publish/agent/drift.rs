@@ -10,7 +10,7 @@ use hawser_runtime::cluster::connection::Guard;
 use hawser_sync::reason::Class;
 use hawser_sync::{Drift, DriftMode, DriftedField, Outcome, Report, Subject};
 
-/// Drift of more fields is not kept for the next pass, which reads the copy again.
+/// The fields of drift that are kept for the next pass.
 const MOST_KEPT: usize = 256;
 
 impl ObjectPass {
@@ -53,13 +53,15 @@ impl ObjectPass {
     }
 }
 
-/// The fields to report that were not reported. Two changes by unknown writers look the same, so each is news.
+/// The fields to report that were not reported.
 fn news<'d>(before: Option<&Drift>, now: Option<&'d Drift>) -> Vec<&'d DriftedField> {
-    let Some(now) = now.filter(|now| Some(*now) != before) else {
+    let is_known = |now: &Drift| before.is_some_and(|before| before.is_of_same_values(now));
+    let Some(now) = now.filter(|now| !is_known(now)) else {
         return Vec::new();
     };
     let is_news = |field: &&DriftedField| {
-        field.by.is_none() || before.is_none_or(|before| !before.fields.contains(field))
+        let mut told = before.iter().flat_map(|before| &before.fields);
+        !told.any(|told| told.is_same_change(field))
     };
     now.fields_to(DriftMode::Report).filter(is_news).collect()
 }
@@ -71,15 +73,21 @@ impl Publication {
 
     /// Notes the drift of a copy. A pass that could not read enough does not change the note.
     fn note_drift(&self, id: &SubjectId, outcome: &Outcome) {
-        let drift = outcome.drift.as_ref();
-        let drift = drift.filter(|drift| drift.fields.len() <= MOST_KEPT);
-        let is_same = self.state.read().drift.get(id) == drift;
+        let drift = outcome.drift.as_ref().map(|drift| {
+            let is_short = drift.fields.len() <= MOST_KEPT;
+            if is_short {
+                Arc::clone(drift)
+            } else {
+                Arc::new(drift.cut(MOST_KEPT))
+            }
+        });
+        let is_same = self.state.read().drift.get(id) == drift.as_ref();
         if is_same || outcome.drift.is_none() && outcome.reason.code.class() == Class::Retry {
             return;
         }
         let known = &mut self.state.write().drift;
         match drift {
-            Some(drift) => known.insert(id.clone(), Arc::clone(drift)),
+            Some(drift) => known.insert(id.clone(), drift),
             None => known.remove(id),
         };
     }

@@ -1,5 +1,6 @@
 //! Metrics that are polled.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ pub fn watch_numbers(
         let mut told = Counts::default();
         let mut caches = CacheGauges::default();
         let mut out_of_sync = OutOfSyncGauges::default();
+        let mut with_brakes: BTreeSet<String> = BTreeSet::new();
         let mut ticks = tokio::time::interval(INTERVAL);
         loop {
             ticks.tick().await;
@@ -46,6 +48,18 @@ pub fn watch_numbers(
                 agent.forget(kind);
             }
             let running = publishing.dispatch.running();
+            let mut held: BTreeMap<String, usize> = BTreeMap::new();
+            for publication in running.values() {
+                let kind = &publication.local_kind;
+                *held.entry(kind.kind.clone()).or_default() += publishing.brakes.count(kind);
+            }
+            for kind in with_brakes.iter().filter(|kind| !held.contains_key(*kind)) {
+                metrics.held_deletions(kind, 0);
+            }
+            for (kind, count) in &held {
+                metrics.held_deletions(kind, *count);
+            }
+            with_brakes = held.into_keys().collect();
             out_of_sync.take(metrics, &publishing.dispatch.subjects, |id| {
                 let publication = running.get(&id.publication)?;
                 Some(publication.remote_kind.kind.clone())

@@ -45,6 +45,12 @@ impl AgentOverview {
         // An agent is assembled once.
         let _ = self.publishing.set(Arc::clone(publishing));
     }
+}
+
+impl OverviewSource for AgentOverview {
+    fn name(&self) -> &str {
+        &self.options.agent_name
+    }
 
     fn role(&self) -> Role {
         match self.publishing.get() {
@@ -52,12 +58,6 @@ impl AgentOverview {
             Some(publishing) if publishing.dispatch.is_at_work() => Role::Leading,
             Some(_) => Role::Standby,
         }
-    }
-}
-
-impl OverviewSource for AgentOverview {
-    fn name(&self) -> &str {
-        &self.options.agent_name
     }
 
     fn overview(&self) -> Overview {
@@ -107,6 +107,9 @@ impl Publishing {
         overview.kinds = self.kinds(&by_publication);
         overview.reasons = self.reasons(by_reason);
         overview.rank_tenants(self.tenants(&by_workspace));
+        for tenant in &mut overview.tenants {
+            tenant.name = self.workspace(&tenant.name);
+        }
         let state = self.dispatch.subjects.queue.state();
         overview.queue = QueueOverview::of(state, WORKERS);
         overview.caches = CacheOverview::of(&self.cache).collect();
@@ -171,7 +174,7 @@ impl Publishing {
                 attempts: subjects.attempts(id)?,
             })
         };
-        reasons(by_reason, advice, object)
+        reasons(by_reason, |id| &id.cluster, advice, object)
     }
 
     fn tenants(&self, out_of_sync: &HashMap<Arc<str>, usize>) -> Vec<TenantOverview> {
@@ -181,7 +184,7 @@ impl Publishing {
             .map(|cluster| {
                 let of_workspace = |one: &Arc<Publication>| one.stock(&cluster).of_tenant;
                 TenantOverview {
-                    name: self.workspace(&cluster),
+                    name: cluster.to_string(),
                     objects: running.values().map(of_workspace).sum(),
                     out_of_sync: out_of_sync.get(&cluster).copied().unwrap_or_default(),
                 }

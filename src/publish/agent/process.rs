@@ -283,10 +283,9 @@ impl Agent {
             QuietPeriod::default(),
         ));
         let owners = watch::Sender::new(());
-        let (told, counted) = (owners.clone(), Arc::clone(&metrics.metrics));
+        let told = owners.clone();
         let brake = approvals::options(options.deletion_brake);
-        let brakes = BrakeRegistry::new(brake, move |change| {
-            counted.held_deletions(&change.kind.kind, change.held);
+        let brakes = BrakeRegistry::new(brake, move |_| {
             told.send_replace(());
         });
         let (members, heard_members) = watch::channel(Members::None);

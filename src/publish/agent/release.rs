@@ -260,6 +260,7 @@ impl Releaser {
     async fn look(&self, one: &Releasable, release: &mut Release) -> Result<Marked, String> {
         let mut marked = Marked::default();
         release.unseen.clear();
+        release.kept.clear();
         let mut resources = one
             .publications
             .iter()
@@ -417,7 +418,7 @@ impl Releaser {
         let failed = |why: String| format!("reading {key}: {why}");
         let reply = self.at(key)?.call(Call::get(path(key, resource))).await;
         let reply = reply.map_err(|error| failed(error.to_string()))?;
-        if reply.status == 404 {
+        if reply.status == 404 && *reply.refusal().name == *key.name {
             return Ok(None);
         }
         if !reply.is_success() {
@@ -454,7 +455,8 @@ impl Releaser {
                 let version = stored.and_then(|one| one.resource_version().map(str::to_owned));
                 Ok(Sent::Done(version))
             }
-            404 | 409 => Ok(Sent::Changed),
+            404 if *reply.refusal().name == *write.key.name => Ok(Sent::Changed),
+            409 => Ok(Sent::Changed),
             _ => Err(failed(reply.refusal().to_string())),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::binding_reader::has_bound;
 use super::bindings::{Binding, BindingChange, Bindings};
@@ -31,12 +31,15 @@ pub struct Workspaces {
     state: Mutex<WorkspacesState>,
 }
 
+/// Pauses by logical cluster and binding.
+type PausedBindings = BTreeMap<(Arc<str>, Arc<str>), Pause>;
+
 #[derive(Default)]
 struct WorkspacesState {
     endpoints: BTreeMap<Arc<str>, Endpoint>,
     bindings: HashMap<Arc<str>, Bindings>,
-    /// The pauses of whole workspaces, by logical cluster and binding.
-    pauses: HashMap<Arc<str>, BTreeMap<Arc<str>, Pause>>,
+    /// The pauses of whole workspaces, by endpoint.
+    pauses: HashMap<Arc<str>, PausedBindings>,
 }
 
 /// An endpoint that serves workspaces.
@@ -148,8 +151,9 @@ impl Workspaces {
     /// The pauses that consumers have written on the bindings of a workspace.
     pub fn pauses(&self, cluster: &str) -> Vec<Pause> {
         let state = self.state.lock();
-        let pauses = state.pauses.get(cluster).into_iter();
-        pauses.flat_map(BTreeMap::values).cloned().collect()
+        let pauses = state.pauses.values().flatten();
+        let of_cluster = pauses.filter(|((of, _), _)| **of == *cluster);
+        of_cluster.map(|(_, pause)| pause.clone()).collect()
     }
 
     /// Whether a workspace no longer binds the API, according to all endpoints.
@@ -180,6 +184,7 @@ impl Workspaces {
         for url in vanished.cloned().collect::<Vec<_>>() {
             info!(endpoint = %url, "an endpoint is no longer served");
             state.endpoints.remove(&url);
+            state.pauses.remove(&url);
             let bindings = state.bindings.remove(&url).unwrap_or_default();
             for cluster in bindings.into_engaged() {
                 self.leave(&state, &cluster, &mut moved);
@@ -224,7 +229,7 @@ impl Workspaces {
             return moved;
         }
         let cluster = &change.key.cluster;
-        if state.note_pause(change) {
+        if state.note_pause(source, change) {
             moved.paused.push(Arc::clone(cluster));
         }
         let bindings = state.bindings.entry(Arc::clone(source)).or_default();
@@ -269,30 +274,27 @@ impl Workspaces {
 }
 
 impl WorkspacesState {
-    /// Notes the pause on a binding; returns whether it is another one.
-    fn note_pause(&mut self, change: &Change) -> bool {
-        let (cluster, name) = (&change.key.cluster, &change.key.name);
+    /// Notes the pause on a binding at an endpoint; returns whether it is another one.
+    fn note_pause(&mut self, source: &Arc<str>, change: &Change) -> bool {
+        let key = (
+            Arc::clone(&change.key.cluster),
+            Arc::clone(&change.key.name),
+        );
         let pause = match change.what {
             ChangeType::Gone => Ok(None),
             ChangeType::Initial | ChangeType::Changed => Pause::of(&change.object),
         };
         let pause = pause.unwrap_or_else(|problem| {
-            warn!(workspace = %cluster, binding = %name, %problem, "ignoring the pause of a workspace");
+            let (workspace, binding) = &key;
+            debug!(%workspace, %binding, %problem, "ignoring the pause of a workspace");
             None
         });
-        let known = self.pauses.get(cluster).and_then(|known| known.get(name));
-        if known == pause.as_ref() {
-            return false;
-        }
-        let of_cluster = self.pauses.entry(Arc::clone(cluster)).or_default();
-        match pause {
-            Some(pause) => of_cluster.insert(Arc::clone(name), pause),
-            None => of_cluster.remove(name),
+        let pauses = self.pauses.entry(Arc::clone(source)).or_default();
+        let before = match &pause {
+            Some(pause) => pauses.insert(key, pause.clone()),
+            None => pauses.remove(&key),
         };
-        if of_cluster.is_empty() {
-            self.pauses.remove(cluster);
-        }
-        true
+        before != pause
     }
 }
 

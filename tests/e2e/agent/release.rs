@@ -20,6 +20,7 @@ on_the_playground!(
     without_an_agent_everything_can_be_released,
     a_release_that_is_killed_at_any_write_is_finished_by_the_next,
     a_release_that_a_server_refuses_changes_nothing,
+    what_is_not_served_is_not_taken_for_gone,
     conflicts_are_read_again_a_few_times,
     no_deletion_reaches_a_released_copy_whose_object_kept_its_finalizer,
     a_name_that_several_objects_have_is_refused,
@@ -451,6 +452,34 @@ async fn a_release_that_a_server_refuses_changes_nothing(world: &World) -> Resul
             object["metadata"]["annotations"][RELEASING].is_null(),
             "{object:#}"
         );
+    }
+    Ok(())
+}
+
+/// A server that does not serve the resource for a moment says nothing about the object.
+async fn what_is_not_served_is_not_taken_for_gone(world: &World) -> Result<()> {
+    let stage = only_labelled(world).await?;
+    let copy = left_out(&stage, "lamp").await?;
+    let state = world.secret_at(&stage.kind, stage.of("lamp"));
+    for is_kcp in [true, false] {
+        let boundary = Boundary {
+            is_kcp,
+            verb: "get",
+            resource: stage.kind.plural.clone(),
+            skip: 0,
+        };
+        let missing = Action::Status {
+            code: 404,
+            when: When::Before,
+        };
+        let faults = world.playground.faults();
+        faults.add(fault(&stage, &boundary, missing));
+        let (succeeds, answer) = release(world, &["gadget", "lamp"]).await?;
+        ensure!(!succeeds && verbs(&answer).is_empty(), "{answer:#}");
+        ensure!(problem(&answer).starts_with("reading"), "{answer:#}");
+        faults.clear();
+        world.service.get(&state).await?;
+        ensure!(stage.copy("lamp").await["metadata"] == copy["metadata"]);
     }
     Ok(())
 }

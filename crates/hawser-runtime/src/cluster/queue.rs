@@ -207,6 +207,11 @@ impl<K: QueueKey> Queue<K> {
         Some(due.saturating_sub(now))
     }
 
+    /// Whether a key runs that was dropped meanwhile.
+    pub fn is_forgotten(&self, key: &K) -> bool {
+        self.shared.state.lock().fair.is_forgotten(key)
+    }
+
     /// The number of running keys.
     pub fn busy(&self) -> usize {
         self.shared.state.lock().fair.busy()

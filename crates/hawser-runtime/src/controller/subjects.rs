@@ -98,7 +98,8 @@ impl<Id: QueueKey> Subjects<Id> {
 
     pub(super) fn remember(&self, id: &Id, settled: Option<Settled>) {
         let mut rested = self.rested.lock();
-        if let Some(settled) = settled {
+        // Whoever forgets a subject tells the queue first.
+        if let Some(settled) = settled.filter(|_| !self.queue.is_forgotten(id)) {
             let of_tenant = rested.entry(Arc::clone(id.tenant())).or_default();
             of_tenant.insert(id.clone(), Arc::new(settled));
         } else if let Some(of_tenant) = rested.get_mut(id.tenant()) {
@@ -112,6 +113,7 @@ impl<Id: QueueKey> Subjects<Id> {
         let worst = reasons.max_by_key(|reason| reason.code.class());
         let worst = worst.filter(|reason| reason.code.class() != Class::Settled);
         let mut unsettled = self.unsettled.lock();
+        let worst = worst.filter(|_| !self.queue.is_forgotten(id));
         if let Some(reason) = worst {
             let of_tenant = unsettled.entry(Arc::clone(id.tenant())).or_default();
             of_tenant.note(id, reason);
@@ -120,6 +122,14 @@ impl<Id: QueueKey> Subjects<Id> {
             if of_tenant.problems.is_empty() {
                 unsettled.remove(id.tenant());
             }
+        }
+    }
+
+    /// There is no pass over a subject: it has no problem.
+    pub(super) fn note_absent(&self, id: &Id) {
+        let mut unsettled = self.unsettled.lock();
+        if let Some(of_tenant) = unsettled.get_mut(id.tenant()) {
+            of_tenant.remove(id);
         }
     }
 
@@ -166,7 +176,9 @@ impl<Id: QueueKey> UnsettledSubjects<Id> {
             .remove(id)
             .filter(|known| known.reason.code == reason.code)
             .map_or((now, 0), |known| (known.since, known.attempts));
-        let detail = if self.messages < MESSAGES {
+        // Others quote what people wrote, such as the reason of a pause.
+        let is_clean = matches!(reason.code.class(), Class::Refused | Class::Retry);
+        let detail = if is_clean && self.messages < MESSAGES {
             let end = reason.detail.floor_char_boundary(LONGEST_MESSAGE);
             reason.detail[..end].to_owned()
         } else {
@@ -288,6 +300,32 @@ mod tests {
         );
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(subjects.attempts(&id).unwrap().next_seconds, Some(30));
+    }
+
+    #[tokio::test]
+    async fn a_pass_over_a_subject_that_was_forgotten_leaves_no_problem() {
+        let (subjects, id) = (subjects(), Id("team".into(), 1));
+        subjects
+            .queue
+            .add(id.clone(), crate::cluster::queue::Urgency::Live);
+        let work = subjects.queue.next().await.unwrap();
+        subjects.forget_tenant("team");
+        subjects.note(&id, &report(&[Code::NoAnswer.into()]));
+        assert_eq!(count(&subjects), 0);
+        drop(work);
+        subjects.note(&id, &report(&[Code::NoAnswer.into()]));
+        subjects.note_absent(&id);
+        assert_eq!(count(&subjects), 0);
+    }
+
+    #[test]
+    fn what_people_wrote_is_no_message() {
+        let (subjects, id) = (subjects(), Id("team".into(), 1));
+        subjects.note(
+            &id,
+            &report(&[Reason::new(Code::Paused, "until noon by anna: secret")]),
+        );
+        assert_eq!(subjects.attempts(&id).unwrap().detail, "");
     }
 
     #[test]

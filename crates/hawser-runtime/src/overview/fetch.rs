@@ -9,6 +9,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde::de::DeserializeOwned;
 
+use super::plain;
+
 /// The time limit of a request.
 const LONGEST: Duration = Duration::from_secs(10);
 /// The most bytes of an answer.
@@ -41,7 +43,7 @@ pub async fn fetch<T: DeserializeOwned>(address: &str, path: &str) -> Result<T, 
     };
     let not_a_page = |problem: String| FetchError::NotAPage {
         address: address.to_owned(),
-        problem,
+        problem: plain(&problem),
     };
     let asking = async {
         let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use hawser_sync::Code;
+
 use super::recent::{Latency, MINUTES, Minute};
 use super::{KindOverview, ObjectOverview, Overview, ReasonOverview, grouped, span};
 
@@ -71,12 +73,19 @@ pub fn overview(overview: &Overview) -> String {
     })
 }
 
-/// The page of one reason; `None` if no object has it.
+/// The page of one reason; `None` if there is no such reason.
 pub fn reason(overview: &Overview, code: &str) -> Option<String> {
-    let reason = overview.reasons.iter().find(|one| one.code == code)?;
+    let code = Code::ALL.iter().find(|known| known.as_str() == code)?;
     Some(document(overview, |out| {
         writeln!(out, "<p><a href=\"/\">Overview</a></p>")?;
-        one_reason(out, overview, reason, usize::MAX)
+        let reason = overview
+            .reasons
+            .iter()
+            .find(|one| one.code == code.as_str());
+        match reason {
+            Some(reason) => one_reason(out, overview, reason, usize::MAX),
+            None => writeln!(out, "<p>No object has the reason {code}.</p>"),
+        }
     }))
 }
 
@@ -155,7 +164,9 @@ fn held(out: &mut String, overview: &Overview) -> fmt::Result {
 
 fn out_of_sync(out: &mut String, overview: &Overview) -> fmt::Result {
     writeln!(out, "<h2>Out of sync</h2>")?;
-    if overview.reasons.is_empty() {
+    if let Some(ignorance) = overview.role.ignorance() {
+        writeln!(out, "<p>{ignorance}</p>")?;
+    } else if overview.reasons.is_empty() {
         writeln!(out, "<p>All objects are in sync.</p>")?;
     }
     for reason in &overview.reasons {

@@ -8,6 +8,7 @@
 //! | `/objects/CONFIG/TENANT/NAMESPACE/NAME` | the attempts of one object as JSON; `-` stands for no namespace |
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{AttemptsOverview, ObjectAnswer, Overview, page};
-use crate::errors::chain;
+use super::{AttemptsOverview, ObjectAnswer, Overview, Role, page};
 use crate::process::serve::{self, Bound, ServeError, Site, SitePage};
 
 /// An overview is made at most once in this time, however many clients want it.
@@ -41,9 +41,13 @@ pub async fn bind_page(address: &str) -> Result<Option<Bound>, ServeError> {
             info!(address = %bound.address(), "serving the page");
             Ok(Some(bound))
         }
-        Err(error) if address == PAGE_ADDRESS => {
-            let error = chain(&error);
-            warn!(error, "running without the page; set --page-address");
+        Err(ServeError::Listen { source, .. })
+            if address == PAGE_ADDRESS && source.kind() == ErrorKind::AddrInUse =>
+        {
+            warn!(
+                address,
+                "running without the page: the address is in use; set --page-address"
+            );
             Ok(None)
         }
         Err(error) => Err(error),
@@ -54,6 +58,8 @@ pub async fn bind_page(address: &str) -> Result<Option<Bound>, ServeError> {
 pub trait OverviewSource: Send + Sync {
     /// The name of the process.
     fn name(&self) -> &str;
+
+    fn role(&self) -> Role;
 
     fn overview(&self) -> Overview;
 
@@ -88,20 +94,26 @@ impl fmt::Display for ObjectPath<'_> {
     }
 }
 
-/// Serves the overviews of a source.
-pub struct OverviewSite<S> {
+/// Serves the overviews of a source. They are made on other threads, because probes and the lease must not wait for
+/// them.
+pub struct OverviewSite<S>(Arc<Overviews<S>>);
+
+/// The overviews of a source.
+struct Overviews<S> {
     source: Arc<S>,
     last: Mutex<Option<(Instant, Arc<Overview>)>>,
 }
 
 impl<S: OverviewSource> OverviewSite<S> {
     pub fn new(source: &Arc<S>) -> Self {
-        Self {
+        Self(Arc::new(Overviews {
             source: Arc::clone(source),
             last: Mutex::default(),
-        }
+        }))
     }
+}
 
+impl<S: OverviewSource> Overviews<S> {
     fn overview(&self) -> Arc<Overview> {
         let mut last = self.last.lock();
         let fresh = last.as_ref().filter(|(made, _)| made.elapsed() < FRESH);
@@ -128,6 +140,7 @@ impl<S: OverviewSource> OverviewSite<S> {
             };
             return json(&ObjectAnswer {
                 agent: self.source.name().to_owned(),
+                role: self.source.role(),
                 attempts: self.source.attempts(&object),
             });
         }
@@ -143,9 +156,12 @@ impl<S: OverviewSource> OverviewSite<S> {
     }
 }
 
-impl<S: OverviewSource> Site for OverviewSite<S> {
+impl<S: OverviewSource + 'static> Site for OverviewSite<S> {
     fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
-        std::future::ready(self.said(path)).boxed()
+        let (overviews, path) = (Arc::clone(&self.0), path.to_owned());
+        let said = tokio::task::spawn_blocking(move || overviews.said(&path));
+        // It fails only if it panics; then there is no page.
+        said.map(|said| said.ok().flatten()).boxed()
     }
 }
 

@@ -1,7 +1,7 @@
 //! An overview as lines of a terminal of any size.
 
 use super::recent::{Latency, Minute};
-use super::{ObjectOverview, Overview, grouped, span};
+use super::{ObjectOverview, Overview, grouped, plain, span};
 
 /// The heights of a bar of one character.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -78,6 +78,10 @@ fn row(cells: [&str; 6]) -> String {
 
 /// The reasons, with as many of their objects as there is room for.
 fn out_of_sync(lines: &mut Vec<String>, overview: &Overview, width: usize, height: usize) {
+    if let Some(ignorance) = overview.role.ignorance() {
+        lines.push(ignorance.to_owned());
+        return;
+    }
     if overview.reasons.is_empty() {
         lines.push("All objects are in sync.".to_owned());
         return;
@@ -148,10 +152,9 @@ fn quantiles(latency: Latency) -> String {
 }
 
 /// The beginning of a line, without characters that a terminal would obey.
-fn fit(line: &str, width: usize) -> String {
-    let mut chars = line
-        .chars()
-        .map(|char| if char.is_control() { ' ' } else { char });
+pub fn fit(line: &str, width: usize) -> String {
+    let line = plain(line);
+    let mut chars = line.chars();
     let mut text: String = chars.by_ref().take(width).collect();
     if chars.next().is_some() {
         text.pop();

@@ -113,7 +113,9 @@ fn the_page_lists_some_objects_of_each_reason_and_leads_to_the_others() {
     assert!(!page.contains("<script"), "it needs no script");
     let reason = page::reason(&overview, "Invalid").unwrap();
     assert!(reason.contains("orders-99<") && reason.contains("150 more are not listed here"));
-    assert_eq!(page::reason(&overview, "Gone"), None);
+    // A browser that stays on it sees when the last object is in sync.
+    assert!(page::reason(&overview, "Forbidden").is_some_and(|page| page.contains("No object")));
+    assert_eq!(page::reason(&overview, "Nothing"), None);
 }
 
 #[test]
@@ -156,8 +158,20 @@ fn a_screen_has_the_worst_first_whatever_its_size() {
 }
 
 #[test]
-fn all_is_well_in_one_line() {
-    let well = Overview::default();
+fn only_a_leader_says_that_all_is_well() {
+    for role in [Role::Standby, Role::Starting] {
+        let blind = Overview {
+            role,
+            ..Overview::default()
+        };
+        let told = page::overview(&blind) + &terminal::lines(&blind, 80, 24).join("\n");
+        assert!(!told.contains("All objects are in sync."), "{told}");
+        assert!(told.contains("This process is a standby.") == (role == Role::Standby));
+    }
+    let well = Overview {
+        role: Role::Leading,
+        ..Overview::default()
+    };
     let lines = terminal::lines(&well, 80, 24).join("\n");
     assert!(lines.contains("All objects are in sync."));
     assert!(page::overview(&well).contains("All objects are in sync."));
@@ -170,6 +184,30 @@ fn an_overview_is_read_back_from_its_json() {
     // One of another version may lack fields, or have more.
     let other = serde_json::from_str::<Overview>("{\"name\": \"a\", \"new\": 1}").unwrap();
     assert_eq!(other.name, "a");
+}
+
+#[test]
+fn tenants_take_turns_among_the_objects_of_a_reason() {
+    let now = Instant::now();
+    let old = (0..MOST_OBJECTS).map(|number| (now, ("many", number)));
+    let young = (now + std::time::Duration::from_secs(9), ("one", 0));
+    let objects = old.chain([young]).collect();
+    let object = |(tenant, number): &(&str, usize)| {
+        Some(ObjectOverview {
+            tenant: (*tenant).to_owned(),
+            name: number.to_string(),
+            ..ObjectOverview::default()
+        })
+    };
+    let by_reason = ByReason::from([(Code::Invalid, objects)]);
+    let reasons = reasons(by_reason, |(tenant, _)| tenant, |_| None, object);
+    let listed = &reasons[0].objects;
+    assert_eq!(
+        (listed.len(), reasons[0].count),
+        (MOST_OBJECTS, MOST_OBJECTS + 1)
+    );
+    let tenants = [&*listed[0].tenant, &*listed[1].tenant, &*listed[2].tenant];
+    assert_eq!(tenants, ["many", "one", "many"]);
 }
 
 #[test]

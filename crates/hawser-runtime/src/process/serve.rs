@@ -1,4 +1,4 @@
-//! Two small HTTP servers for operators: metrics and probes.
+//! Small HTTP servers for operators: metrics, probes and pages.
 //!
 //! Knows addresses in Go's syntax, pages and their limits. [`MetricsPage`] and [`Health`] provide the content of the pages.
 
@@ -240,7 +240,7 @@ async fn serve_connection(stream: TcpStream, pages: Pages, is_loopback: bool) {
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = ended {
-        tracing::debug!(%error, "a client of metrics or probes disconnected early");
+        tracing::debug!(%error, "a client disconnected early");
     }
 }
 

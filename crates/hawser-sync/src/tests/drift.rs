@@ -413,3 +413,60 @@ fn an_adopted_copy_gets_the_values_that_are_reverted() {
     stage.settle();
     assert_eq!(spec(&stage, &front), json!({"size": 1, "color": "blue"}));
 }
+
+/// A copy as its server has it after somebody took things out of what the agent owns.
+fn own_fields(fields: &Value) -> Value {
+    json!([{"manager": OWN, "operation": "Update", "fieldsV1": {"f:spec": fields}}])
+}
+
+#[test]
+fn what_somebody_takes_out_of_a_map_or_a_list_of_the_agent_is_drift() {
+    let content = json!({"spec": {"settings": {"a": 1}, "ports": [{"port": 80}, {"port": 81}]}});
+    let (stage, front) = ruled(&[("spec", Tell)], &content);
+    let managed = own_fields(&json!({
+        "f:settings": {},
+        "f:ports": {"k:{\"port\":80}": {".": {}, "f:port": {}}},
+    }));
+    let theirs = json!({
+        "spec": {"settings": {"a": null}, "ports": [{"port": 80, "protocol": "TCP"}]},
+        "metadata": {"managedFields": managed},
+    });
+    stage.world.patch(&front.copy_key(), theirs);
+    let (_, report) = pass(&stage, &front);
+    assert_eq!(
+        drift(&report),
+        ["spec.ports Report ?", "spec.settings.a Report ?"]
+    );
+}
+
+#[test]
+fn defaults_that_the_server_adds_to_items_are_no_drift() {
+    let content = json!({"spec": {"ports": [{"port": 80}, {"port": 81}]}});
+    let (stage, front) = ruled(&[("spec", Revert)], &content);
+    let managed = own_fields(&json!({"f:ports": {
+        "k:{\"port\":80}": {".": {}, "f:port": {}}, "k:{\"port\":81}": {".": {}, "f:port": {}},
+    }}));
+    let stored = json!([{"port": 81, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]);
+    let theirs = json!({"spec": {"ports": stored}, "metadata": {"managedFields": managed}});
+    stage.world.patch(&front.copy_key(), theirs);
+    let (requests, report) = pass(&stage, &front);
+    assert_eq!(requests, ["get Thing"]);
+    assert_eq!(drift(&report), [""; 0]);
+}
+
+#[test]
+fn a_change_is_the_same_whenever_its_author_writes_something_else() {
+    let field = |manager: &str, time: &str, found: &Value| {
+        let by = crate::author::Author {
+            manager: manager.to_owned(),
+            operation: "Update".to_owned(),
+            subresource: None,
+            time: Some(time.to_owned()),
+        };
+        crate::drift::DriftedField::new(vec!["spec".to_owned()], Tell, Some(by), Some(found))
+    };
+    let first = field("scaler", "2026-01-01T00:00:00Z", &json!(1));
+    assert!(first.is_same_change(&field("scaler", "2026-01-02T00:00:00Z", &json!(1.0))));
+    assert!(!first.is_same_change(&field("scaler", "2026-01-01T00:00:00Z", &json!(2))));
+    assert!(!first.is_same_change(&field("helm", "2026-01-01T00:00:00Z", &json!(1))));
+}

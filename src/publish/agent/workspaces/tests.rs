@@ -1,6 +1,6 @@
 //! Workspaces that move between endpoints of one slice.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use hawser_runtime::cluster::cache::Table;
@@ -54,9 +54,13 @@ impl Scene {
     }
 
     fn binding(&self, shard: &str, what: ChangeType) -> WorkspaceChange {
+        self.binding_with(shard, what, &json!({}))
+    }
+
+    fn binding_with(&self, shard: &str, what: ChangeType, annotations: &Value) -> WorkspaceChange {
         let binding = json!({
             "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding",
-            "metadata": {"name": "binding"},
+            "metadata": {"name": "binding", "annotations": annotations},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         });
         let change = Change {
@@ -99,6 +103,35 @@ async fn a_workspace_that_moved_is_served_on_when_its_old_endpoint_goes() {
 
     assert_eq!(scene.slice(&[]).disengaged, team());
     scene.check_served_by(None);
+}
+
+#[tokio::test]
+async fn a_pause_moves_with_its_workspace_and_ends_with_its_endpoint() {
+    let pause = json!({
+        "syncagent.kcp.io/pause-until": "2999-01-01T00:00:00Z",
+        "syncagent.kcp.io/pause-by": "anna", "syncagent.kcp.io/pause-reason": "mission",
+    });
+    let scene = Scene::set().await;
+    scene.slice(&["one", "two"]);
+    let paused = scene.binding_with("one", ChangeType::Initial, &pause);
+    assert_eq!(paused.paused, team());
+    scene.binding_with("two", ChangeType::Initial, &pause);
+    scene.binding("one", ChangeType::Gone);
+    assert_eq!(scene.workspaces.pauses("team").len(), 1);
+    assert_eq!(scene.workspaces.pauses("other"), []);
+    // The same again is no news; incomplete annotations are no pause.
+    let same = scene.binding_with("two", ChangeType::Changed, &pause);
+    assert_eq!(same.paused, Vec::<Arc<str>>::new());
+    let incomplete = json!({"syncagent.kcp.io/pause-by": "anna"});
+    let ended = scene.binding_with("two", ChangeType::Changed, &incomplete);
+    assert_eq!(
+        (ended.paused, scene.workspaces.pauses("team")),
+        (team(), Vec::new())
+    );
+
+    scene.binding_with("two", ChangeType::Changed, &pause);
+    scene.slice(&["one"]);
+    assert_eq!(scene.workspaces.pauses("team"), []);
 }
 
 #[tokio::test]

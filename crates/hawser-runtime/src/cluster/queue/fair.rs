@@ -376,6 +376,22 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         }
     }
 
+    /// Whether a key runs that was dropped meanwhile.
+    pub fn is_forgotten(&self, key: &K) -> bool {
+        let slot = self
+            .index
+            .get(key)
+            .and_then(|id| self.slots.get(*id as usize));
+        let state = slot.and_then(Option::as_ref).map(|slot| slot.state);
+        matches!(
+            state,
+            Some(KeyState::Running {
+                fate: Fate::Forgotten,
+                ..
+            })
+        )
+    }
+
     /// The time at which a key runs, if it waits or runs.
     pub fn due(&self, key: &K) -> Option<Duration> {
         let id = *self.index.get(key)?;
