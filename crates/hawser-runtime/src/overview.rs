@@ -103,7 +103,8 @@ pub struct KindOverview {
     pub kind: String,
     pub objects: usize,
     pub out_of_sync: usize,
-    pub orphans: usize,
+    /// Copies of tenants that have left.
+    pub left_behind: usize,
     /// The conditions that are not true.
     pub problems: Vec<String>,
     pub held: Option<HeldOverview>,

@@ -21,6 +21,7 @@ const FLAGS: &[&str] = &[
     "--kubeconfig-host-override",
     "--kubeconfig-ca-file-override",
     "--metrics-address",
+    "--page-address",
     "--health-address",
     "--disabled-controllers",
     "--log-debug",

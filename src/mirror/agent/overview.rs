@@ -120,7 +120,7 @@ impl Syncer {
             kind: definition.kind.kind.clone(),
             objects: state.objects(definition.owner),
             out_of_sync,
-            orphans: 0,
+            left_behind: 0,
             problems: problem.into_iter().collect(),
             held,
         }

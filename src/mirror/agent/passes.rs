@@ -16,7 +16,7 @@ use hawser_runtime::cluster::brake::CopyCounts;
 use hawser_runtime::cluster::queue::{self, QueueKey as _};
 use hawser_runtime::cluster::troubles::DueTrouble;
 use hawser_runtime::controller::{self, Deletion, FinishedPass, PassDialect, Withheld};
-use hawser_runtime::process::metrics::Direction;
+use hawser_runtime::overview::recent::Direction;
 use hawser_sync::reason::Class;
 use hawser_sync::{
     Answer, Code, Dialect, Effect, Failure, Key, Outcome, Reason, Request, Seen, Step, Store as _,

@@ -141,7 +141,7 @@ impl Publishing {
                     kind: publication.remote_kind.kind.clone(),
                     objects: publication.objects(),
                     out_of_sync: out_of_sync.get(uid).copied().unwrap_or_default(),
-                    orphans: publication.orphans().values().sum(),
+                    left_behind: publication.orphans().values().sum(),
                     held: self.held(&publication, &object),
                     ..known
                 }

@@ -241,9 +241,10 @@ async fn metrics_and_probes_say_how_it_stands(world: &World) -> Result<()> {
         check_metrics(
             &text,
             "agent.md",
-            // Without copies that are held or left, and without leader election, these have no series.
+            // Without problems, copies that are held or left, and leader election, these have no series.
             &[
                 "hawser_held_deletions",
+                "hawser_out_of_sync_objects",
                 "hawser_orphaned_copies",
                 "hawser_drifted_fields_total",
                 "leader_election_master_status",

@@ -6,7 +6,8 @@ use super::dialect::FinishedPass;
 use super::subjects::Subjects;
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::{QueueKey, Urgency};
-use crate::process::metrics::{Direction, Metrics};
+use crate::overview::recent::Direction;
+use crate::process::metrics::Metrics;
 use hawser_sync::reason::Class;
 use hawser_sync::{Code, Effect, Outcome, Side};
 

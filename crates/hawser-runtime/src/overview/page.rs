@@ -291,7 +291,7 @@ fn kinds(out: &mut String, overview: &Overview) -> fmt::Result {
     writeln!(
         out,
         "<h2>Kinds</h2><div class=\"wide\"><table><tr><th>name</th><th>kind</th><th class=\"n\">objects</th>\
-         <th class=\"n\">out of sync</th><th class=\"n\">orphans</th><th>problems</th></tr>"
+         <th class=\"n\">out of sync</th><th class=\"n\">left behind</th><th>problems</th></tr>"
     )?;
     for kind in &overview.kinds {
         let KindOverview {
@@ -299,7 +299,7 @@ fn kinds(out: &mut String, overview: &Overview) -> fmt::Result {
             kind,
             objects,
             out_of_sync,
-            orphans,
+            left_behind,
             problems,
             ..
         } = kind;
@@ -311,7 +311,7 @@ fn kinds(out: &mut String, overview: &Overview) -> fmt::Result {
             Text(kind),
             grouped(*objects),
             grouped(*out_of_sync),
-            grouped(*orphans),
+            grouped(*left_behind),
             Text(&problems.join("; ")),
         )?;
     }

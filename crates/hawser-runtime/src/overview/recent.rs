@@ -9,14 +9,19 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::process::metrics::Direction;
-
 /// The number of minutes that are kept.
 pub const MINUTES: u32 = 15;
 /// The bounds of latencies grow by this factor, from a millisecond.
 const STEP: f64 = 1.25;
 /// The number of bounds: more than five minutes.
 const BOUNDS: usize = 58;
+
+/// The direction of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Spec,
+    Status,
+}
 
 /// The running counts of a process.
 #[derive(Debug)]

@@ -46,9 +46,7 @@ pub fn lines(overview: &Overview, width: usize, height: usize) -> Vec<String> {
 }
 
 fn kinds(lines: &mut Vec<String>, overview: &Overview, most: usize) {
-    lines.push(row([
-        "KIND", "OBJECTS", "OUT", "HELD", "ORPHANS", "PROBLEM",
-    ]));
+    lines.push(row(["KIND", "OBJECTS", "OUT", "HELD", "LEFT", "PROBLEM"]));
     let mut kinds: Vec<_> = overview.kinds.iter().collect();
     let is_well = |kind: &super::KindOverview| {
         kind.problems.is_empty() && kind.held.is_none() && kind.out_of_sync == 0
@@ -61,7 +59,7 @@ fn kinds(lines: &mut Vec<String>, overview: &Overview, most: usize) {
             &grouped(kind.objects),
             &grouped(kind.out_of_sync),
             &grouped(held),
-            &grouped(kind.orphans),
+            &grouped(kind.left_behind),
             &kind.problems.join("; "),
         ]));
     }
@@ -72,8 +70,8 @@ fn kinds(lines: &mut Vec<String>, overview: &Overview, most: usize) {
 }
 
 fn row(cells: [&str; 6]) -> String {
-    let [kind, objects, out, held, orphans, problem] = cells;
-    format!("{kind:24} {objects:>9} {out:>8} {held:>6} {orphans:>8}  {problem}")
+    let [kind, objects, out, held, left, problem] = cells;
+    format!("{kind:24} {objects:>9} {out:>8} {held:>6} {left:>8}  {problem}")
 }
 
 /// The reasons, with as many of their objects as there is room for.

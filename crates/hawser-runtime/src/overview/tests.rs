@@ -41,7 +41,7 @@ fn busy() -> Overview {
                 kind: "Database".to_owned(),
                 objects: 10_000,
                 out_of_sync: 270,
-                orphans: 3,
+                left_behind: 3,
                 problems: vec!["Authorized: may not list Secret".to_owned()],
                 held: Some(HeldOverview {
                     count: 12,

@@ -14,19 +14,12 @@ pub mod text;
 use crate::cluster::cache::Size;
 use crate::cluster::connection::Observer;
 use crate::cluster::queue::{Outcome, QueueState};
-use crate::overview::recent::Recent;
+use crate::overview::recent::{Direction, Recent};
 use hawser_sync::Code;
 use text::{Counter, Gauge, Histogram, MetricFamily, Name, SECONDS};
 
 /// The content type of the metrics page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// The direction of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    Spec,
-    Status,
-}
 
 /// The fate of an event for owners of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
