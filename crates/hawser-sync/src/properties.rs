@@ -295,6 +295,17 @@ fn cases(default: u32) -> ProptestConfig {
     }
 }
 
+/// Deletes all sources; nothing stays of them.
+fn nothing_is_left(stage: &Stage) -> TestCaseResult {
+    for front in &stage.fronts {
+        stage.world.delete(&front.source());
+    }
+    stage.settle();
+    let leftovers = stage.leftovers();
+    prop_assert!(leftovers.is_empty(), "{:?}", leftovers);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(cases(1200))]
 
@@ -317,12 +328,7 @@ proptest! {
             at_rest(&stage, front, grace)?;
             local_values_stay(&stage, &events, front)?;
         }
-        for front in &stage.fronts {
-            stage.world.delete(&front.source());
-        }
-        stage.settle();
-        let leftovers = stage.leftovers();
-        prop_assert!(leftovers.is_empty(), "{:?}", leftovers);
+        nothing_is_left(&stage)?;
     }
 
     /// A copy whose drift is reverted has every field of its source at rest, whatever others change in it.
@@ -342,12 +348,7 @@ proptest! {
                 prop_assert!(contains(&copy.as_value()["spec"][field], wanted), "{}: {:?}", field, copy);
             }
         }
-        for front in &stage.fronts {
-            stage.world.delete(&front.source());
-        }
-        stage.settle();
-        let leftovers = stage.leftovers();
-        prop_assert!(leftovers.is_empty(), "{:?}", leftovers);
+        nothing_is_left(&stage)?;
     }
 
     /// Without rules about drift, and with rules that keep all of it, every request is the same.

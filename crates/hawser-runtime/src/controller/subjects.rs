@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
 use tokio::time::Instant;
 
 use crate::cluster::queue::{Queue, QueueKey};
@@ -112,9 +111,17 @@ impl<Id: QueueKey> Subjects<Id> {
         let reasons = report.outcomes.iter().map(|outcome| &outcome.reason);
         let worst = reasons.max_by_key(|reason| reason.code.class());
         let worst = worst.filter(|reason| reason.code.class() != Class::Settled);
+        self.set_problem(id, worst);
+    }
+
+    /// There is no pass over a subject: it has no problem.
+    pub(super) fn note_absent(&self, id: &Id) {
+        self.set_problem(id, None);
+    }
+
+    fn set_problem(&self, id: &Id, problem: Option<&Reason>) {
         let mut unsettled = self.unsettled.lock();
-        let worst = worst.filter(|_| !self.queue.is_forgotten(id));
-        if let Some(reason) = worst {
+        if let Some(reason) = problem.filter(|_| !self.queue.is_forgotten(id)) {
             let of_tenant = unsettled.entry(Arc::clone(id.tenant())).or_default();
             of_tenant.note(id, reason);
         } else if let Some(of_tenant) = unsettled.get_mut(id.tenant()) {
@@ -122,14 +129,6 @@ impl<Id: QueueKey> Subjects<Id> {
             if of_tenant.problems.is_empty() {
                 unsettled.remove(id.tenant());
             }
-        }
-    }
-
-    /// There is no pass over a subject: it has no problem.
-    pub(super) fn note_absent(&self, id: &Id) {
-        let mut unsettled = self.unsettled.lock();
-        if let Some(of_tenant) = unsettled.get_mut(id.tenant()) {
-            of_tenant.remove(id);
         }
     }
 

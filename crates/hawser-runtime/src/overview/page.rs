@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write as _};
 
 use hawser_sync::Code;
 
-use super::recent::{Latency, MINUTES, Minute};
+use super::recent::{MINUTES, Minute};
 use super::{KindOverview, ObjectOverview, Overview, ReasonOverview, grouped, span};
 
 /// The objects of one reason that the first page lists.
@@ -123,8 +123,8 @@ fn tiles(out: &mut String, overview: &Overview) -> fmt::Result {
         ("out of sync", grouped(out_of_sync), red(out_of_sync)),
         ("held deletions", grouped(held), red(held)),
         (&tenants, grouped(overview.tenant_count), ""),
-        ("spec p50 / p99", quantiles(overview.recent.spec), ""),
-        ("status p50 / p99", quantiles(overview.recent.status), ""),
+        ("spec p50 / p99", overview.recent.spec.to_string(), ""),
+        ("status p50 / p99", overview.recent.status.to_string(), ""),
         ("queued", grouped(overview.queue.ready), ""),
         ("oldest queued", span(overview.queue.oldest_seconds), ""),
     ];
@@ -137,13 +137,6 @@ fn tiles(out: &mut String, overview: &Overview) -> fmt::Result {
         )?;
     }
     writeln!(out, "</div>")
-}
-
-fn quantiles(latency: Latency) -> String {
-    if latency.count == 0 {
-        return "–".to_owned();
-    }
-    format!("{:.0} / {:.0} ms", latency.p50, latency.p99)
 }
 
 fn held(out: &mut String, overview: &Overview) -> fmt::Result {

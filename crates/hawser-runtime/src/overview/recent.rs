@@ -3,6 +3,7 @@
 //! Kept as one histogram for each minute and direction, so that they cost little and old minutes can be dropped.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -72,6 +73,15 @@ pub struct Latency {
     pub count: u64,
     pub p50: f64,
     pub p99: f64,
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count == 0 {
+            return f.write_str("–");
+        }
+        write!(f, "{:.0} / {:.0} ms", self.p50, self.p99)
+    }
 }
 
 impl Default for Recent {

@@ -1,6 +1,6 @@
 //! An overview as lines of a terminal of any size.
 
-use super::recent::{Latency, Minute};
+use super::recent::Minute;
 use super::{ObjectOverview, Overview, grouped, plain, span};
 
 /// The heights of a bar of one character.
@@ -31,8 +31,8 @@ pub fn lines(overview: &Overview, width: usize, height: usize) -> Vec<String> {
         ),
         format!(
             "spec {}  status {}  changes {} at most {} a minute",
-            quantiles(overview.recent.spec),
-            quantiles(overview.recent.status),
+            overview.recent.spec,
+            overview.recent.status,
             bars(&overview.recent.minutes),
             grouped(most(&overview.recent.minutes) as usize),
         ),
@@ -140,13 +140,6 @@ fn bars(minutes: &[Minute]) -> String {
         usize::try_from(eighths).map_or(' ', |eighths| BARS[eighths.min(8)])
     };
     minutes.iter().map(bar).collect()
-}
-
-fn quantiles(latency: Latency) -> String {
-    if latency.count == 0 {
-        return "–".to_owned();
-    }
-    format!("{:.0}/{:.0} ms", latency.p50, latency.p99)
 }
 
 /// The beginning of a line, without characters that a terminal would obey.
