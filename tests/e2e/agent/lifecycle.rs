@@ -22,8 +22,7 @@ on_the_playground!(a_change_without_meaning_sends_nothing);
 
 impl Stage<'_> {
     async fn edit(&self, patch: Value) -> Result<()> {
-        let at = format!("{PUBLISHED}/{}", self.published);
-        self.world.service.merge(&at, patch).await?;
+        self.world.change_published(&self.published, patch).await?;
         Ok(())
     }
 }

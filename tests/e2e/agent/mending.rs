@@ -28,8 +28,10 @@ fn entry(object: Value) -> Value {
 
 async fn publish_with(stage: &Stage<'_>, related: Value) -> Result<()> {
     let patch = json!({"spec": {"related": related}});
-    let path = format!("{PUBLISHED}/{}", stage.published);
-    stage.world.service.merge(&path, patch).await?;
+    stage
+        .world
+        .change_published(&stage.published, patch)
+        .await?;
     Ok(())
 }
 

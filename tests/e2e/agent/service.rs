@@ -17,7 +17,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 pub(super) enum Ground {
     /// A real kube-apiserver with the CRD and the rights that the original comes with.
     Original,
-    /// A real kube-apiserver with our CRD and the rights that our chart gives.
+    /// A real kube-apiserver with our CRD and exactly the roles that `hawser rbac` prints.
     Ours,
     /// The same, and nobody else is on it.
     Apart,
@@ -146,11 +146,8 @@ pub(super) struct Agency<'w> {
 }
 
 /// Gives a user what the original's chart gives, and what an administrator has to add for the
-/// published kinds; with [`Ground::Ours`] also what our chart adds.
-pub(super) async fn grant(plane: &Plane, ground: Ground, agency: &Agency<'_>) -> Result<()> {
-    if ground == Ground::Bare {
-        return Ok(());
-    }
+/// published kinds.
+pub(super) async fn grant(plane: &Plane, agency: &Agency<'_>) -> Result<()> {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let own = [
         rule(
@@ -193,11 +190,6 @@ pub(super) async fn grant(plane: &Plane, ground: Ground, agency: &Agency<'_>) ->
                 "get", "list", "watch", "create", "update", "patch", "delete",
             ],
         ));
-    }
-    let mut own = own.to_vec();
-    if matches!(ground, Ground::Ours | Ground::Apart) {
-        own.push(rule("", &["secrets"], &["delete"]));
-        wide.push(rule("", &["events"], &["create"]));
     }
     bind(plane, agency.user, Some(agency.namespace), &own).await?;
     bind(

@@ -27,6 +27,7 @@ impl World {
     /// Installs a definition; its kind in the stored version.
     pub(super) async fn install(&self, crd: &Value) -> Result<Kind> {
         service::install(&self.service, crd).await?;
+        self.note_definition(crd)?;
         let spec = &crd["spec"];
         let stored = spec["versions"].as_array().into_iter().flatten();
         let stored = stored

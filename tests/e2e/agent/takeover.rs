@@ -118,7 +118,7 @@ async fn what_the_original_left_is_taken_over_without_a_single_write(world: &Wor
         namespace: &world.namespace,
         groups: vec!["example.com"],
     };
-    service::grant(&world.service, world.ground, &agency).await?;
+    service::grant(&world.service, &agency).await?;
     let kind = world.install(&crontabs()).await?;
     let published = lay_down_publication(world, &kind).await?;
     let team = world.team("team").await?;

@@ -66,6 +66,8 @@ pub(super) struct World {
     readers: Mutex<JoinSet<()>>,
     /// Where the agent that was launched last has its metrics and its page.
     ports: Mutex<Option<[Arc<Port>; 2]>>,
+    /// Files with the definitions that were installed.
+    definitions: Mutex<Vec<PathBuf>>,
 }
 
 /// A workspace of a consumer.
@@ -222,8 +224,10 @@ impl World {
             namespace: &namespace,
             groups: vec![&group],
         };
-        service::grant(&service, ground, &agency).await?;
-        Ok(Self {
+        if ground == Ground::Original {
+            service::grant(&service, &agency).await?;
+        }
+        let world = Self {
             ground,
             playground,
             kcp: top,
@@ -239,7 +243,50 @@ impl World {
             pages: Arc::default(),
             readers: Mutex::default(),
             ports: Mutex::default(),
-        })
+            definitions: Mutex::default(),
+        };
+        // An agent that has nothing to publish yet has rights as well.
+        let nothing = Kind::new(&world.group, "v1", "nothings", "Nothing");
+        world
+            .authorize(&world.published("nothing", &nothing, json!({})))
+            .await?;
+        Ok(world)
+    }
+
+    /// Gives the agent the roles that `hawser rbac` prints for a published resource, if these are all that it has.
+    pub(super) async fn authorize(&self, published: &Value) -> Result<()> {
+        if !matches!(self.ground, Ground::Ours | Ground::Apart) {
+            return Ok(());
+        }
+        let file = self.directory.path().join(unique("published.yaml"));
+        fs::write(&file, published.to_string())?;
+        let files = [&[file][..], &self.definitions.lock()].concat();
+        let files: Vec<String> = files
+            .iter()
+            .map(|file| format!("--filename={}", file.display()))
+            .collect();
+        let args = ["rbac", "--side=service", "--output=json"].into_iter();
+        let args: Vec<&str> = args.chain(files.iter().map(String::as_str)).collect();
+        let (succeeds, list, _) = self.command(&args).await?;
+        // What cannot be published needs no rights.
+        if !succeeds {
+            return Ok(());
+        }
+        let list: Value = serde_json::from_str(&list)?;
+        for role in list["items"].as_array().context("no roles")? {
+            let namespace = role["metadata"]["namespace"].as_str();
+            let rules = role["rules"].as_array().context("no rules")?;
+            service::bind(&self.service, &self.user(), namespace, rules).await?;
+        }
+        Ok(())
+    }
+
+    /// Remembers a definition for those who ask for roles.
+    pub(super) fn note_definition(&self, crd: &Value) -> Result<()> {
+        let file = self.directory.path().join(unique("definition.yaml"));
+        fs::write(&file, crd.to_string())?;
+        self.definitions.lock().push(file);
+        Ok(())
     }
 
     /// The user that agents are on the service cluster.
@@ -388,8 +435,18 @@ impl World {
     }
 
     pub(super) async fn create_published(&self, name: &str, object: Value) -> Result<Value> {
+        self.authorize(&object).await?;
         let made = self.service.create(PUBLISHED, &object).await;
         made.with_context(|| format!("publishing {name}"))
+    }
+
+    /// Changes a published resource, after the agent was given the rights for it.
+    pub(super) async fn change_published(&self, name: &str, patch: Value) -> Result<Value> {
+        let at = format!("{PUBLISHED}/{name}");
+        let tried = format!("{at}?dryRun=All");
+        let changed = self.service.merge(&tried, patch.clone()).await?;
+        self.authorize(&changed).await?;
+        Ok(self.service.merge(&at, patch).await?)
     }
 
     /// The document that publishes a kind.

@@ -8,7 +8,7 @@ use testbed::eventually;
 use super::super::SOON;
 use super::super::plane::Plane;
 use super::super::stage::Stage;
-use super::super::world::{PUBLISHED, World};
+use super::super::world::World;
 use super::{
     FINALIZER, await_held, await_released, both_ways, entry, finalizers, held, put, secrets,
 };
@@ -58,9 +58,8 @@ impl Stage<'_> {
 
     /// Other rules from now on.
     pub(super) async fn republish(&self, spec: Value) -> Result<()> {
-        let at = format!("{PUBLISHED}/{}", self.published);
         let patch = json!({"spec": spec});
-        self.world.service.merge(&at, patch).await?;
+        self.world.change_published(&self.published, patch).await?;
         Ok(())
     }
 }
