@@ -202,6 +202,7 @@ fn options(story: &Walkthrough<'_>) -> AgentOptions {
         metrics_address: None,
         health_address: None,
         page_address: Some(PAGE_ADDRESS.to_owned()),
+        trace_context: false,
         in_flight: InFlight {
             kcp: IN_FLIGHT,
             service: IN_FLIGHT,

@@ -133,6 +133,11 @@ pub(super) struct AgentArgs {
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
     longest_consumer_pause: Duration,
 
+    /// Send the annotation traceparent of an object with the requests about it
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    trace_context: bool,
+
     /// Positional arguments; they are ignored
     #[arg(hide = true, value_name = "IGNORED")]
     strays: Vec<String>,
@@ -211,6 +216,7 @@ impl AgentArgs {
             deletion_brake: self.deletion_brake,
             workspace_cache_mib: self.workspace_cache_mib,
             longest_consumer_pause: Some(self.longest_consumer_pause),
+            trace_context: self.trace_context,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | [`feed`] | keeps a table current by a list and a watch |
 //! | [`discovery`] | the names, scope, versions and subresources of the served kinds |
 //! | [`queue`] | the fair queue: tenants take turns, urgent keys first, back-off |
+//! | [`trace`] | the trace context of requests |
 //! | [`troubles`] | decides which problems of objects are logged: each once, without contents of objects |
 //! | [`wire`] | translates requests of passes into calls, and responses into answers |
 
@@ -25,6 +26,7 @@ pub mod document;
 pub mod events;
 pub mod feed;
 pub mod queue;
+pub mod trace;
 pub mod troubles;
 pub mod wire;
 

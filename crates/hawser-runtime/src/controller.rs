@@ -33,9 +33,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tracing::info_span;
 
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::{self, QueueKey, Work};
+use crate::cluster::trace::TraceContext;
 use crate::cluster::troubles::{self, ProblemLog};
 use crate::cluster::wire::{GuardedClient, Router};
 use hawser_sync::reason::Class;
@@ -132,7 +134,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
         }
         let started = Instant::now();
         let reading = tokio::select! {
-            reading = self.reading.begin(id.tenant(), cache, pass.bytes()) => reading,
+            reading = self.reading.begin(id.tenant(), cache, pass.tree_bytes()) => reading,
             () = work.given_up() => None,
         };
         let Some(reading) = reading else {
@@ -167,6 +169,9 @@ impl<D: Dialect> Reconciler for Controller<D> {
         if active {
             self.subjects.note(id, &report);
         }
+        let trace = pass.trace();
+        let trace = trace.as_ref().map(TraceContext::trace_id);
+        let _logs = trace.map(|trace_id| info_span!("pass", trace_id).entered());
         for outcome in &report.outcomes {
             let news = if pass.is_own(&outcome.reason) {
                 let about = (id, &outcome.link);
@@ -257,7 +262,7 @@ impl QuotableObjects {
     }
 
     fn add(&mut self, cache: &Cache, key: Key) {
-        let bytes = cache.bytes(&key) + EACH;
+        let bytes = cache.object_size(&key).text + EACH;
         if self.bytes + bytes > MOST_QUOTABLE {
             self.is_whole = false;
         } else {

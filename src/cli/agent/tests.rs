@@ -31,6 +31,7 @@ const FLAGS: &[&str] = &[
     "--deletion-brake",
     "--workspace-cache-mib",
     "--longest-consumer-pause",
+    "--trace-context",
 ];
 
 fn parse(args: &[&str]) -> Result<AgentArgs, clap::Error> {

@@ -141,7 +141,11 @@ impl ControlLoop {
             .send_if_modified(|listed| listed.insert(Arc::clone(kind)));
     }
 
-    fn moved(&self, moved: WorkspaceChange) {
+    fn moved(&self, mut moved: WorkspaceChange) {
+        for cluster in std::mem::take(&mut moved.rebound) {
+            let subjects = &self.dispatch.subjects;
+            subjects.queue.retry(|id| id.cluster == cluster);
+        }
         if moved.endpoints {
             for publication in self.dispatch.running().values() {
                 self.publishing.attach(publication);

@@ -147,6 +147,21 @@ impl Dispatch {
         }
     }
 
+    /// A kind is served again, or for the first time: what failed without it is retried at once.
+    fn retry_without(&self, source: &SourceId, kind: &Arc<Gvk>) {
+        let needs = |publication: &Publication| {
+            if **source == *SERVICE {
+                publication.local_kind == *kind || publication.watches_related(kind)
+            } else {
+                publication.watches(source, kind)
+            }
+        };
+        let mut running = self.running().as_ref().clone();
+        running.retain(|_, publication| needs(publication));
+        let queue = &self.subjects.queue;
+        queue.retry(|id| running.contains_key(&id.publication));
+    }
+
     /// A workspace is no longer bound: its queue entries and notes are dropped.
     pub fn disengaged(&self, cluster: &str) {
         for publication in self.running().values() {
@@ -245,6 +260,10 @@ impl EventHandler for Dispatch {
                 .events
                 .send(ControlEvent::Changed(Arc::clone(source), change));
         }
+    }
+
+    fn recovered(&self, table: &Arc<Table>) {
+        self.retry_without(table.source(), table.kind());
     }
 
     fn completed(&self, table: &Arc<Table>) {

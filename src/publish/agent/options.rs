@@ -78,6 +78,8 @@ pub struct AgentOptions {
     pub workspace_cache: Option<usize>,
     /// The longest pause of a consumer.
     pub longest_pause: SignedDuration,
+    /// Whether requests carry the trace contexts of objects.
+    pub trace_context: bool,
 }
 
 impl AgentOptions {
@@ -112,6 +114,7 @@ pub struct RawAgentArgs {
     pub workspace_cache_mib: usize,
     /// `None` stands for the default.
     pub longest_consumer_pause: Option<Duration>,
+    pub trace_context: bool,
 }
 
 /// Valid options, and warnings about them.
@@ -267,6 +270,7 @@ impl RawAgentArgs {
                 .map_or(LONGEST_OF_CONSUMERS, |longest| {
                     SignedDuration::try_from(longest).unwrap_or(SignedDuration::MAX)
                 }),
+            trace_context: self.trace_context,
         };
         Ok(ValidAgentArgs { options, warnings })
     }

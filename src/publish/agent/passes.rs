@@ -24,6 +24,7 @@ use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use hawser_runtime::cluster::cache::{Cache, Change};
 use hawser_runtime::cluster::connection::Guard;
 use hawser_runtime::cluster::queue::{self, Urgency};
+use hawser_runtime::cluster::trace::TraceContext;
 use hawser_runtime::cluster::troubles::DueTrouble;
 use hawser_runtime::controller::telemetry::count;
 use hawser_runtime::controller::{self, Deletion, FinishedPass, PassDialect, Withheld};
@@ -40,8 +41,8 @@ use kube_lang::object::{Gvk, Object};
 /// The number of concurrent passes. Most of them wait for an answer.
 pub const WORKERS: usize = 64;
 
-/// An object of this many bytes is evaluated on a separate thread.
-const LARGE: usize = 64 << 10;
+/// An object whose tree has this many bytes is evaluated on a separate thread.
+const LARGE: usize = 256 << 10;
 
 /// The state that all passes share.
 pub struct Passes {
@@ -78,6 +79,7 @@ impl controller::Dialect for Passes {
             binding_state: OnceCell::new(),
             consumer_pause: Mutex::default(),
             began: Timestamp::now(),
+            trace: Mutex::default(),
             publication,
         })
     }
@@ -104,6 +106,8 @@ pub struct ObjectPass {
     /// The consumer's pause, as the last round read it.
     pub(super) consumer_pause: Mutex<PauseNotes>,
     pub(super) began: Timestamp,
+    /// The trace that the object names, as the last round read it.
+    trace: Mutex<Option<TraceContext>>,
 }
 
 impl PassDialect for ObjectPass {
@@ -164,19 +168,23 @@ impl PassDialect for ObjectPass {
         Err(Failure::NotSent(why).into())
     }
 
+    fn trace(&self) -> Option<TraceContext> {
+        self.trace.lock().clone()
+    }
+
     fn answered(&self, request: &Request, answer: &Answer) {
         if self.publication.answered(request, answer) {
             self.passes.owners.send_replace(());
         }
     }
 
-    fn bytes(&self) -> usize {
-        self.passes.cache.bytes(&self.anchor)
+    fn tree_bytes(&self) -> usize {
+        self.passes.cache.object_size(&self.anchor).tree
     }
 
     /// Small objects without evaluated rules are computed at once: waiting for a turn would take as long.
     fn is_heavy(&self) -> bool {
-        self.publication.compiled().evaluates() || self.bytes() >= LARGE
+        self.publication.compiled().evaluates() || self.tree_bytes() >= LARGE
     }
 
     /// The published object, if nothing that was created for it has to be deleted.
@@ -322,6 +330,9 @@ impl Dialect for ObjectPass {
             Seen::Present(object) => Some(object),
             Seen::Absent | Seen::Unknown => None,
         });
+        if let Seen::Present(object) = &anchor {
+            *self.trace.lock() = TraceContext::of(object);
+        }
         if let Seen::Present(object) = &anchor
             && !self.wanted(object, view)?
         {

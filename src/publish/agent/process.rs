@@ -173,6 +173,7 @@ impl Connections {
                 in_flight,
                 observer: Some(Arc::new(observer)),
                 guard: Some(fence.guard()),
+                traces: options.trace_context,
                 ..Limits::default()
             };
             Ok((Connection::new(config, limits)?, watched))

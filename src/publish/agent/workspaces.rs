@@ -94,6 +94,8 @@ pub struct WorkspaceChange {
     pub leaving: Vec<Arc<str>>,
     /// Its pause is another one, or ended.
     pub paused: Vec<Arc<str>>,
+    /// One of its bindings is another one, or ended: what was refused may be allowed now.
+    pub rebound: Vec<Arc<str>>,
     pub disengaged: Vec<Arc<str>>,
 }
 
@@ -240,7 +242,8 @@ impl Workspaces {
             _ => Binding::Pending,
         };
         match bindings.observe(cluster, &change.key.name, binding) {
-            BindingChange::Same => {}
+            BindingChange::Same if change.what == ChangeType::Initial => {}
+            BindingChange::Same => moved.rebound.push(Arc::clone(cluster)),
             BindingChange::Leaving => {
                 info!(workspace = %cluster, "a workspace is unbinding");
                 moved.leaving.push(Arc::clone(cluster));

@@ -21,7 +21,7 @@ mod forms;
 mod table;
 
 pub use forms::{Forms, LabelledForms};
-pub use table::{Change, ChangeType, Coverage, Finished, Listed, Size, Table, version};
+pub use table::{Change, ChangeType, Coverage, Finished, Listed, ObjectSize, Size, Table, version};
 
 /// The source of a cluster's objects: an endpoint that serves many clusters, or the cluster itself.
 pub type SourceId = Arc<str>;
@@ -178,14 +178,11 @@ impl Cache {
         Some(keys)
     }
 
-    /// The size of an object in bytes; `None` if the object is not known.
-    pub fn bytes(&self, key: &Key) -> usize {
+    /// The size of an object; nothing if the object is not known.
+    pub fn object_size(&self, key: &Key) -> ObjectSize {
         let tables = self.tables(&key.scope());
-        tables
-            .iter()
-            .map(|table| table.bytes(key))
-            .max()
-            .unwrap_or(0)
+        let sizes = tables.iter().map(|table| table.object_size(key));
+        sizes.max_by_key(|size| size.text).unwrap_or_default()
     }
 
     /// Finds objects by labels. `keep` decides by their size which of them are read whole; of the others, identity and
@@ -194,7 +191,7 @@ impl Cache {
         &self,
         scope: &Scope,
         labels: &Labels,
-        keep: &dyn Fn(usize) -> bool,
+        keep: &dyn Fn(ObjectSize) -> bool,
     ) -> Found {
         let found = self.tables(scope).into_iter().find_map(|table| {
             match table.find(&scope.cluster, labels, keep) {

@@ -23,6 +23,7 @@ mod servers;
 mod stream;
 mod trust;
 
+use super::trace;
 use crate::errors::chain;
 pub use call::{Call, CallClass, CallError, REQUEST_TIMEOUT, Reply, RequestError};
 use call::{bytes, whole, within};
@@ -224,6 +225,11 @@ impl Connection {
             .header(USER_AGENT, self.account.limits.agent);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, call.content_type);
+        }
+        if self.account.limits.traces
+            && let Some(context) = trace::current().and_then(|context| context.header())
+        {
+            request = request.header(trace::TRACEPARENT, context);
         }
         let request = request
             .body(Body::from(body))

@@ -10,6 +10,7 @@ use super::dialect::{Dialect, PassDialect as _, Withheld};
 use super::evaluation::Evaluation;
 use super::reading::PassReading;
 use crate::cluster::queue::{QueueKey as _, Work};
+use crate::cluster::trace;
 use crate::cluster::wire::{GuardedClient, Router};
 use hawser_sync::{Answer, Cluster, Failure, Key, Request, WriteConflict};
 
@@ -66,7 +67,7 @@ impl<D: Dialect> PassClient<'_, D> {
                 let changes = client.cache.learn(request, &answer);
                 Ok((answer, changes))
             }
-            sent = client.send(router, tenant, &is_wanted, request) => sent,
+            sent = trace::within(pass.trace(), client.send(router, tenant, &is_wanted, request)) => sent,
         };
         let (answer, changes) = sent.map_err(|WriteConflict { place, wait }| {
             pass.contested();

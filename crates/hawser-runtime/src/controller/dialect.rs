@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::brakes::Deletion;
 use crate::cluster::cache::Change;
 use crate::cluster::queue::{self, QueueKey, Urgency};
+use crate::cluster::trace::TraceContext;
 use crate::cluster::troubles::DueTrouble;
 use hawser_sync::{Answer, Failure, Key, Outcome, Reason, Report, Request};
 use kube_lang::object::Gvk;
@@ -59,6 +60,11 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
     /// A request was postponed because another writer undoes it each time.
     fn contested(&self) {}
 
+    /// The trace that the object belongs to. Asked for each request and each log line.
+    fn trace(&self) -> Option<TraceContext> {
+        None
+    }
+
     /// Observes the answer to a request. Not called for requests that were withheld.
     fn answered(&self, _request: &Request, _answer: &Answer) {}
 
@@ -67,8 +73,8 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
         true
     }
 
-    /// The size of the object in bytes, if that is large.
-    fn bytes(&self) -> usize {
+    /// The memory of the object as a tree, if that is large.
+    fn tree_bytes(&self) -> usize {
         0
     }
 

@@ -1,79 +1,107 @@
-//! The objects that passes read from the caches, in bytes. They are in memory as trees, many times as large, until the
-//! pass ends.
+//! The objects that passes read from the caches. They are in memory as trees, up to a hundred times as large as their
+//! JSON, until the pass ends.
 //!
-//! One pass reads a number of bytes whole. Of further objects it reads identity and labels, so that the number and the
-//! size of objects that a consumer refers to costs no more. Of the passes over large objects only so many run at a time,
-//! and fewer of one tenant.
+//! One pass reads a number of bytes of JSON whole. Of further objects it reads identity and labels, so that the number
+//! and the size of objects that a consumer refers to costs no more. Of the passes over large trees only so many run at a
+//! time, and fewer of one tenant. Of those that are larger than a tenant's share, one runs at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::shares::{PermitShares, Permits};
-use crate::cluster::cache::Cache;
+use crate::cluster::cache::{Cache, ObjectSize};
 use hawser_sync::{Found, Key, Labels, Scope, Seen, Store};
 
 /// The most bytes that one pass reads whole: twice an object as large as servers take, its copy and what is recorded of
 /// both.
 const MOST: usize = 8 << 20;
-/// The most bytes of all passes over large objects.
-const MOST_AT_ONCE: usize = 3 * MOST;
-/// Passes that read less are not counted.
-const LARGE: usize = 64 << 10;
-/// The bytes that a permit stands for.
-const UNIT: usize = 64 << 10;
+/// The most bytes of the trees that the passes of one tenant read,
+const SHARE: usize = OBJECTS * MOST;
+/// and of those of all passes.
+const MOST_AT_ONCE: usize = 3 * SHARE;
+/// Passes that read smaller trees are not counted.
+const LARGE: usize = 256 << 10;
+/// The bytes of a tree that a permit stands for.
+const UNIT: usize = 128 << 10;
 /// A pass reads its object, the copy, and what is recorded of both.
 const OBJECTS: usize = 3;
 /// The longest wait for the passes of others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The permits to read large objects.
-pub(super) struct Reading(PermitShares);
+pub(super) struct Reading {
+    shares: PermitShares,
+    /// For one pass at a time that needs more than a share.
+    beyond: Arc<Semaphore>,
+}
 
 /// The part of one pass.
 pub(super) struct PassReading<'a> {
     reading: &'a Reading,
     tenant: &'a Arc<str>,
     store: PassStore<'a>,
-    permits: Mutex<Option<Permits>>,
+    permits: Mutex<ReadingPermits>,
+}
+
+#[derive(Default)]
+struct ReadingPermits {
+    share: Option<Permits>,
+    beyond: Option<OwnedSemaphorePermit>,
 }
 
 /// The caches, as one pass reads them.
 pub(super) struct PassStore<'a> {
     cache: &'a Cache,
-    bytes: AtomicUsize,
+    /// What has been read whole.
+    text: AtomicUsize,
+    tree: AtomicUsize,
 }
 
 impl Reading {
     pub(super) fn new() -> Self {
-        Self(PermitShares::new(MOST_AT_ONCE / UNIT, MOST / UNIT))
+        Self {
+            shares: PermitShares::new(MOST_AT_ONCE / UNIT, SHARE / UNIT),
+            beyond: Arc::new(Semaphore::new(1)),
+        }
     }
 
-    /// Waits until an object of this size may be read with what belongs to it; `None` if others do not end in time.
+    /// Waits until an object with such a tree may be read with what belongs to it; `None` if others do not end in time.
     pub(super) async fn begin<'a>(
         &'a self,
         tenant: &'a Arc<str>,
         cache: &'a Cache,
-        bytes: usize,
+        tree: usize,
     ) -> Option<PassReading<'a>> {
-        let permits = if bytes < LARGE {
-            None
-        } else {
-            let permits = self.0.acquire(tenant, units(OBJECTS * bytes));
-            Some(timeout(PATIENCE, permits).await.ok()?)
-        };
+        let permits = timeout(PATIENCE, self.permits(tenant, tree)).await.ok()?;
         Some(PassReading {
             reading: self,
             tenant,
             store: PassStore {
                 cache,
-                bytes: AtomicUsize::new(0),
+                text: AtomicUsize::new(0),
+                tree: AtomicUsize::new(0),
             },
             permits: Mutex::new(permits),
         })
+    }
+
+    async fn permits(&self, tenant: &Arc<str>, tree: usize) -> ReadingPermits {
+        let mut permits = ReadingPermits::default();
+        let needed = OBJECTS * tree;
+        if tree >= LARGE {
+            permits.share = Some(self.shares.acquire(tenant, units(needed)).await);
+        }
+        // After the share, so that no tenant takes two turns in a row.
+        if needed > SHARE {
+            let beyond = Arc::clone(&self.beyond).acquire_owned().await;
+            permits.beyond = Some(beyond.expect("the permit is never closed"));
+        }
+        permits
     }
 }
 
@@ -88,19 +116,27 @@ impl<'a> PassReading<'a> {
 
     /// Whether what has been read fits beside what others read. Otherwise the pass is to end.
     pub(super) fn fits(&self) -> bool {
-        let bytes = self.store.bytes.load(Ordering::Relaxed);
+        let tree = self.store.tree.load(Ordering::Relaxed);
         let mut permits = self.permits.lock();
-        bytes < LARGE || self.reading.0.grow(self.tenant, &mut permits, units(bytes))
+        if tree > SHARE && permits.beyond.is_none() {
+            permits.beyond = Arc::clone(&self.reading.beyond).try_acquire_owned().ok();
+            if permits.beyond.is_none() {
+                return false;
+            }
+        }
+        let shares = &self.reading.shares;
+        tree < LARGE || shares.grow(self.tenant, &mut permits.share, units(tree))
     }
 }
 
 impl PassStore<'_> {
     /// Whether an object of this size is read whole.
-    fn take(&self, bytes: usize) -> bool {
-        let before = self.bytes.load(Ordering::Relaxed);
-        let fits = before + bytes <= MOST;
+    fn take(&self, size: ObjectSize) -> bool {
+        let before = self.text.load(Ordering::Relaxed);
+        let fits = before + size.text <= MOST;
         if fits {
-            self.bytes.store(before + bytes, Ordering::Relaxed);
+            self.text.store(before + size.text, Ordering::Relaxed);
+            self.tree.fetch_add(size.tree, Ordering::Relaxed);
         }
         fits
     }
@@ -109,7 +145,7 @@ impl PassStore<'_> {
 impl Store for PassStore<'_> {
     fn get(&self, key: &Key) -> Seen {
         match self.cache.get(key) {
-            Seen::Present(object) if !self.take(self.cache.bytes(key)) => {
+            Seen::Present(object) if !self.take(self.cache.object_size(key)) => {
                 Seen::Present(object.left_out().into())
             }
             seen => seen,
@@ -118,7 +154,7 @@ impl Store for PassStore<'_> {
 
     fn find(&self, scope: &Scope, labels: &Labels) -> Found {
         self.cache
-            .find_within(scope, labels, &|bytes| self.take(bytes))
+            .find_within(scope, labels, &|size| self.take(size))
     }
 
     fn saw_deletion(&self, key: &Key) -> bool {
@@ -139,7 +175,7 @@ mod tests {
     use hawser_sync::Side;
     use kube_lang::object::{Gvk, Object};
 
-    /// Objects of a megabyte each.
+    /// Objects of a megabyte of JSON and two megabytes of a tree each.
     fn cache(objects: usize) -> (Arc<Cache>, Scope) {
         let cache = Cache::new();
         let (side, kind) = (Side::new("here"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
@@ -151,7 +187,7 @@ mod tests {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
                 "name": &*key.name, "namespace": "default", "uid": &*key.name,
                 "resourceVersion": "1", "labels": {"a": "b"}},
-                "data": {"k": "x".repeat(1 << 20)}});
+                "data": {"k": "x".repeat(1 << 20), "colons": ":".repeat(11_000)}});
             let object = Arc::new(Object::new(object).unwrap());
             table.upsert(&Listed {
                 key,
@@ -213,5 +249,26 @@ mod tests {
         );
         under_way.pop();
         assert!(reading.begin(&tenants[4], &cache, MOST).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_trees_that_are_larger_than_a_share_one_is_read_at_a_time() {
+        let (cache, _) = cache(0);
+        let reading = Reading::new();
+        let [a, b] = ["a", "b"].map(Arc::<str>::from);
+        let first = reading.begin(&a, &cache, SHARE).await.unwrap();
+        assert!(reading.begin(&b, &cache, SHARE).await.is_none());
+        assert!(reading.begin(&b, &cache, MOST).await.is_some());
+        let grows = reading.begin(&b, &cache, 0).await.unwrap();
+        let size = ObjectSize {
+            text: 1,
+            tree: SHARE + 1,
+        };
+        assert!(grows.store().take(size) && !grows.fits());
+        drop(first);
+        assert!(grows.fits());
+        assert!(reading.begin(&a, &cache, SHARE).await.is_none());
+        drop(grows);
+        assert!(reading.begin(&a, &cache, SHARE).await.is_some());
     }
 }

@@ -24,6 +24,7 @@ mod show;
 mod size;
 
 pub(super) use body::Body;
+pub use body::ObjectSize;
 use body::Packer;
 pub use coverage::Coverage;
 use entry::{Completeness, Entry};
@@ -275,11 +276,10 @@ impl Table {
         (is_whole && is_same).then_some(entry.fingerprint)
     }
 
-    /// The size of an object as it is kept, in bytes of JSON.
-    pub(super) fn bytes(&self, key: &Key) -> usize {
+    pub(super) fn object_size(&self, key: &Key) -> ObjectSize {
         let state = self.state.read();
         let entry = state.entries.get(key);
-        entry.map_or(0, |entry| entry.body.text_len())
+        entry.map_or_else(ObjectSize::default, |entry| entry.body.size())
     }
 
     /// `keep` decides by its size whether an object is read whole.
@@ -287,7 +287,7 @@ impl Table {
         &self,
         cluster: &str,
         labels: &Labels,
-        keep: &dyn Fn(usize) -> bool,
+        keep: &dyn Fn(ObjectSize) -> bool,
     ) -> Found {
         self.index_labels(labels);
         let state = self.state.read();
@@ -303,7 +303,7 @@ impl Table {
                 if !entry.ask() || !state.shares.settles(&key, entry) {
                     return Found::Unknown;
                 }
-                let is_kept = keep(entry.body.text_len());
+                let is_kept = keep(entry.body.size());
                 let object = if is_kept {
                     object
                 } else {

@@ -38,6 +38,8 @@ pub struct Limits {
     pub agent: &'static str,
     /// Checks of the server's certificate that are skipped.
     pub unchecked: SkippedTlsChecks,
+    /// Whether calls carry the trace context of the work that they belong to.
+    pub traces: bool,
 }
 
 impl Default for Limits {
@@ -49,6 +51,7 @@ impl Default for Limits {
             guard: None,
             agent: AGENT,
             unchecked: SkippedTlsChecks::default(),
+            traces: false,
         }
     }
 }

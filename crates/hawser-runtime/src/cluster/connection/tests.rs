@@ -469,3 +469,46 @@ fn one() -> Limits {
         ..Limits::default()
     }
 }
+
+/// A server that answers one request, and the head of the request.
+async fn echoes(limits: Limits) -> (Connection, JoinSet<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut heads = JoinSet::new();
+    heads.spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut head = vec![0; 4096];
+        let length = socket.read(&mut head).await.unwrap();
+        let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        socket.write_all(reply).await.unwrap();
+        String::from_utf8_lossy(&head[..length]).into_owned()
+    });
+    let config = kube::Config::new(url.parse().unwrap());
+    (Connection::new(config, limits).unwrap(), heads)
+}
+
+#[tokio::test]
+async fn a_call_carries_the_trace_context_of_its_work_if_the_connection_does() {
+    let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (traces, context, expected) in [
+        (true, Some(given), true),
+        (true, None, false),
+        (false, Some(given), false),
+    ] {
+        let limits = Limits {
+            traces,
+            ..Limits::default()
+        };
+        let (server, mut heads) = echoes(limits).await;
+        let context = context.and_then(trace::TraceContext::parse);
+        let call = server.call(Call::get("/read"));
+        trace::within(context, call).await.unwrap();
+        let head = heads.join_next().await.unwrap().unwrap();
+        assert_eq!(
+            head.contains(&format!("traceparent: {given}\r\n")),
+            expected,
+            "{head}"
+        );
+        assert_eq!(head.contains("traceparent"), expected, "{head}");
+    }
+}

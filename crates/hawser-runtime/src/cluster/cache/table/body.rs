@@ -26,11 +26,22 @@ pub(super) struct Packer {
     needed: Vec<Weak<Box<[u8]>>>,
 }
 
+/// The size of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectSize {
+    /// The bytes of its JSON.
+    pub text: usize,
+    /// About the memory that it takes as a tree: up to a hundred times as much.
+    pub tree: usize,
+}
+
 #[derive(Debug, Default)]
 pub(in crate::cluster::cache) struct Body {
     kept: Box<[u8]>,
     /// The number of bytes of the text; 0 if `kept` is the text.
-    packed_from: usize,
+    packed_from: u32,
+    /// See [`ObjectSize::tree`].
+    tree: u32,
     pattern: Option<Arc<Box<[u8]>>>,
 }
 
@@ -39,14 +50,14 @@ impl Packer {
         let pattern = self.pattern.as_ref();
         let kept = compress_with_dict(&text, pattern.map_or(&[], |pattern| pattern));
         self.uses += 1;
-        let body = if kept.len() < text.len() {
-            Body {
+        let body = match u32::try_from(text.len()) {
+            Ok(packed_from) if kept.len() < text.len() => Body {
                 kept: kept.into(),
-                packed_from: text.len(),
+                packed_from,
+                tree: tree_bytes(&text),
                 pattern: pattern.map(Arc::clone),
-            }
-        } else {
-            Body::plain(text.clone())
+            },
+            _ => Body::plain(text.clone()),
         };
         let is_outdated = pattern.is_none() || self.uses > LEAST_USES;
         if is_outdated && text.len() <= LARGEST_PATTERN && body.len() > text.len() / 3 {
@@ -69,6 +80,7 @@ impl Packer {
 impl Body {
     pub(super) fn plain(text: Vec<u8>) -> Self {
         Self {
+            tree: tree_bytes(&text),
             kept: text.into(),
             ..Self::default()
         }
@@ -80,7 +92,7 @@ impl Body {
             return Cow::Borrowed(&self.kept);
         }
         let pattern: &[u8] = self.pattern.as_ref().map_or(&[], |pattern| pattern);
-        let text = decompress_with_dict(&self.kept, self.packed_from, pattern);
+        let text = decompress_with_dict(&self.kept, self.text_len(), pattern);
         Cow::Owned(text.expect("packed with the same pattern, and never changed since"))
     }
 
@@ -94,9 +106,31 @@ impl Body {
         if self.packed_from == 0 {
             self.kept.len()
         } else {
-            self.packed_from
+            self.packed_from as usize
         }
     }
+
+    pub(super) fn size(&self) -> ObjectSize {
+        ObjectSize {
+            text: self.text_len(),
+            tree: self.tree as usize,
+        }
+    }
+}
+
+/// An estimate of the memory that a text takes once it is parsed. Punctuation within strings counts too.
+fn tree_bytes(text: &[u8]) -> u32 {
+    text.iter().fold(0, |bytes: u32, byte| {
+        bytes.saturating_add(match byte {
+            // A node of a map has room for several fields.
+            b'{' => 640,
+            // The name of a field, and its part of further nodes.
+            b':' => 96,
+            // A value.
+            b',' => 32,
+            _ => 1,
+        })
+    })
 }
 
 #[cfg(test)]
@@ -155,6 +189,23 @@ mod tests {
         });
         let pinned: Vec<Body> = pinned.collect();
         assert!(pinned.len() > 2 * MOST_PATTERNS && packer.needed.len() <= MOST_PATTERNS);
+    }
+
+    #[test]
+    fn the_tree_of_many_small_values_is_much_larger_than_their_text() {
+        let small = vec![serde_json::json!({"a": 1}); 1_000];
+        for (value, least, most) in [
+            (serde_json::json!(small), 80, 110),
+            (serde_json::json!(vec![1; 1_000]), 10, 20),
+            (serde_json::json!("x".repeat(1_000)), 1, 2),
+        ] {
+            let text = value.to_string().into_bytes();
+            let ObjectSize { text, tree } = Body::plain(text).size();
+            assert!(
+                (least * text..most * text).contains(&tree),
+                "{tree} of {text}"
+            );
+        }
     }
 
     proptest! {
