@@ -279,8 +279,9 @@ impl CrdController {
         let known = self.known.lock();
         let running = known.values().filter_map(|known| known.running.as_ref());
         let syncers = running.map(|running| &running.syncer);
-        let held = syncers.flat_map(|syncer| syncer.brakes.held(&syncer.definition.kind).0);
-        held.map(|hold| hold.id.to_string()).collect()
+        let held = syncers.filter_map(|syncer| syncer.brakes.held(&syncer.definition.kind));
+        held.flat_map(|held| held.ids.split(',').map(str::to_owned).collect::<Vec<_>>())
+            .collect()
     }
 
     /// The definitions that are followed or refused, for tests.
