@@ -269,6 +269,14 @@ impl CrdController {
                     .stands(&syncer.definition.name, &syncer.standing());
             }
         }
+        let syncers = self.syncers();
+        self.numbers.out_of_sync.take(|count| {
+            for syncer in &syncers {
+                let kind = &syncer.definition.kind.kind;
+                let subjects = &syncer.subjects;
+                subjects.each_unsettled(|_, problem| count(kind, problem.reason.code));
+            }
+        });
         let link = &self.planes.link;
         self.numbers.link(link.silence(), link.is_up());
     }
