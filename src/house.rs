@@ -116,13 +116,19 @@ const RULES: &[Rule] = &[
     },
     Rule {
         room: "src/publish",
-        // One table is shared by passes; a rehearsal has a world of its own.
-        except: &[
-            "src/publish/agent",
-            "src/publish/related/ledger",
-            "src/publish/rehearsal",
-        ],
+        // One table is shared by passes.
+        except: &["src/publish/agent", "src/publish/related/ledger"],
         must_not_know: &["Mutex", "RwLock"],
+    },
+    Rule {
+        room: "src/rehearsal",
+        except: &[],
+        must_not_know: IMPURE,
+    },
+    Rule {
+        room: "src/explain",
+        except: &[],
+        must_not_know: &["crate::cli", "crate::mirror", "crate::publish"],
     },
     Rule {
         room: "src/publish",

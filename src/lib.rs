@@ -10,6 +10,8 @@
 //! | `placement` | the active part of the fourth dialect: hub and members of a fleet |
 //! | `webhook` | the admission webhook of a control plane, for federation and placement |
 //! | `mutation` | delete, regex, template and CEL steps over an object |
+//! | `explain` | passes with dry runs in place of writes, for the dialects of the engine |
+//! | `rehearsal` | passes over objects in memory |
 //! | `demo` | playground and agent in one process, with an API that is published and used |
 //! | `cli` | one file for each subcommand |
 //!
@@ -21,6 +23,7 @@
 mod cli;
 #[cfg(feature = "playground")]
 mod demo;
+mod explain;
 mod federation;
 #[cfg(test)]
 mod house;
@@ -28,6 +31,7 @@ mod mirror;
 mod mutation;
 mod placement;
 mod publish;
+mod rehearsal;
 #[cfg(feature = "webhook")]
 mod webhook;
 

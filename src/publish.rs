@@ -22,7 +22,6 @@ pub mod pause;
 pub mod projection;
 pub mod publishers;
 pub mod ready;
-pub mod rehearsal;
 pub mod related;
 pub mod release;
 pub mod rights;

@@ -20,7 +20,6 @@ use crate::mutation::Step;
 use crate::publish::compiled::{Compiled, Problem};
 use crate::publish::marks::Remote;
 use crate::publish::projection::Projected;
-use crate::publish::rehearsal::Rehearsal;
 use crate::publish::related::{
     self, AlwaysQuiet, ClaimIndex, End, EntryExplanation, Kinds, RelatedContext, RelatedKind,
     TypeName,
@@ -28,6 +27,7 @@ use crate::publish::related::{
 use crate::publish::rules::{self, ObjectRules, Sides};
 use crate::publish::schema;
 use crate::publish::types::Origin;
+use crate::rehearsal::Rehearsal;
 use hawser_sync::{CopyOrigin, Facts, PassView, Request, Rules as _, Scope};
 use kube_lang::object::{Gvk, Object};
 use kube_lang::paths;

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use super::compiled::Problem;
 use super::pause::Pause;
+use hawser_runtime::controller::HeldDeletions;
 
 /// The types of the conditions.
 pub const READY: &str = "Ready";
@@ -93,15 +94,6 @@ impl Default for SynchronizationFact {
     fn default() -> Self {
         Self::Enabled(0)
     }
-}
-
-/// The number of held deletions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldDeletions {
-    pub count: usize,
-    pub why: String,
-    /// The annotation that approves them, `key: value`.
-    pub approval: String,
 }
 
 /// A condition without its times.
@@ -256,7 +248,9 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
     if let Some(held) = &facts.held {
         let told = format!(
             "{} deletions are held: {}; to approve them, set the annotation {}",
-            held.count, held.why, held.approval
+            held.count,
+            held.why,
+            held.annotation()
         );
         troubles.push(("DeletionsHeld", told));
     }

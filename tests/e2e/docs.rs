@@ -260,8 +260,14 @@ fn the_page_on_the_agent_has_its_metrics_and_their_labels() -> Result<()> {
             (quoted.next().unwrap_or_default(), quoted.collect())
         })
         .collect();
-    // The agent's own: name, help, labels.
-    let source = std::fs::read_to_string(repository().join("src/publish/agent/numbers.rs"))?;
+    // Those beside this list: name, help, labels.
+    let mut source = String::new();
+    for file in [
+        "src/publish/agent/numbers.rs",
+        "crates/hawser-runtime/src/controller/telemetry.rs",
+    ] {
+        source += &std::fs::read_to_string(repository().join(file))?;
+    }
     let made = ["gauge(\n", "Name::new(\n"];
     let made = made.iter().flat_map(|call| source.split(call).skip(1));
     let of_agent = made.map(|call| {

@@ -56,7 +56,7 @@ pub mod telemetry;
 mod watches;
 mod workers;
 
-pub use brakes::{BrakeRegistry, Deletion};
+pub use brakes::{BrakeRegistry, Deletion, HeldDeletions};
 use client::PassClient;
 pub use dialect::{Dialect, FinishedPass, PassDialect, Withheld};
 use evaluation::Evaluation;

@@ -269,6 +269,14 @@ impl CrdController {
                     .stands(&syncer.definition.name, &syncer.standing());
             }
         }
+        let syncers = self.syncers();
+        self.numbers.out_of_sync.take(|count| {
+            for syncer in &syncers {
+                let kind = &syncer.definition.kind.kind;
+                let subjects = &syncer.subjects;
+                subjects.each_unsettled(|_, problem| count(kind, problem.reason.code));
+            }
+        });
         let link = &self.planes.link;
         self.numbers.link(link.silence(), link.is_up());
     }
@@ -279,8 +287,9 @@ impl CrdController {
         let known = self.known.lock();
         let running = known.values().filter_map(|known| known.running.as_ref());
         let syncers = running.map(|running| &running.syncer);
-        let held = syncers.flat_map(|syncer| syncer.brakes.held(&syncer.definition.kind).0);
-        held.map(|hold| hold.id.to_string()).collect()
+        let held = syncers.filter_map(|syncer| syncer.brakes.held(&syncer.definition.kind));
+        held.flat_map(|held| held.ids.split(',').map(str::to_owned).collect::<Vec<_>>())
+            .collect()
     }
 
     /// The definitions that are followed or refused, for tests.

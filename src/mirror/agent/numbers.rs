@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::{Method, Uri};
 
 use super::traces::Traces;
+use hawser_runtime::controller::telemetry::OutOfSyncGauges;
 use hawser_runtime::overview::recent::Recent;
 use hawser_runtime::process::metrics::system;
 use hawser_runtime::process::metrics::text::{
@@ -79,6 +80,7 @@ pub struct MirrorMetrics {
     silence: MetricFamily<Gauge>,
     up: MetricFamily<Gauge>,
     delays: MetricFamily<Histogram>,
+    pub out_of_sync: OutOfSyncGauges,
     pub traces: Traces,
     /// The last minutes, for people.
     pub recent: Recent,
@@ -182,6 +184,7 @@ impl MirrorMetrics {
                 &["event_source"],
                 "Time from seeing a change to writing it to the other side, in seconds.",
             ),
+            out_of_sync: OutOfSyncGauges::default(),
             traces: Traces::default(),
             recent: Recent::default(),
             resource: resource(|name| std::env::var(name).unwrap_or_default()),
@@ -209,6 +212,7 @@ impl MirrorMetrics {
         self.sizes.write(out)?;
         self.delays.write(out)?;
         self.contested.write(out)?;
+        self.out_of_sync.write(out)?;
         let gauges = [
             &self.backlog,
             &self.oldest,

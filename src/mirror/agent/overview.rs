@@ -7,11 +7,10 @@ use super::following::CrdController;
 use super::syncer::{Syncer, WORKERS};
 use crate::mirror::rules::Id;
 use hawser_runtime::cluster::queue::QueueState;
-use hawser_runtime::controller::brakes::APPROVAL;
 use hawser_runtime::overview::site::{ObjectPath, OverviewSource};
 use hawser_runtime::overview::{
-    AttemptsOverview, ByReason, CacheOverview, HeldOverview, KindOverview, ObjectOverview,
-    Overview, QueueOverview, Role, TenantOverview, reasons,
+    AttemptsOverview, ByReason, CacheOverview, KindOverview, ObjectOverview, Overview,
+    QueueOverview, Role, TenantOverview, reasons,
 };
 
 /// An object of a syncer.
@@ -100,19 +99,8 @@ impl OverviewSource for CrdController {
 impl Syncer {
     fn overview(&self, out_of_sync: usize) -> KindOverview {
         let definition = &self.definition;
-        let (holds, count) = self.brakes.held(&definition.kind);
-        let held = holds.first().map(|first| {
-            let ids: Vec<&str> = holds.iter().map(|hold| &*hold.id.0).collect();
-            HeldOverview {
-                count,
-                why: first.why.to_string(),
-                approval: format!(
-                    "kubectl annotate crd {} --overwrite {APPROVAL}={}",
-                    definition.name,
-                    ids.join(",")
-                ),
-            }
-        });
+        let held = self.brakes.held(&definition.kind);
+        let crd = format!("crd {}", definition.name);
         let state = self.state.lock();
         let problem = (!state.open).then(|| "a side is not listed completely".to_owned());
         KindOverview {
@@ -122,7 +110,7 @@ impl Syncer {
             out_of_sync,
             left_behind: 0,
             problems: problem.into_iter().collect(),
-            held,
+            held: held.map(|held| held.overview(&crd)),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::mirror::status::LinkedUids;
 use hawser_runtime::cluster::brake::CopyCounts;
 use hawser_runtime::cluster::queue::{self, QueueKey as _};
 use hawser_runtime::cluster::troubles::DueTrouble;
-use hawser_runtime::controller::{self, Deletion, FinishedPass, PassDialect, Withheld};
+use hawser_runtime::controller::{self, Deletion, FinishedPass, PassDialect, Withheld, telemetry};
 use hawser_runtime::overview::recent::Direction;
 use hawser_sync::reason::Class;
 use hawser_sync::{
@@ -344,25 +344,17 @@ impl MirrorPass {
         }
         let (upstream, downstream) = (self.happened.upstream, self.happened.downstream);
         let age = |since: Option<Instant>| since.map(|since| since.elapsed());
-        let has = |wanted: &[Effect]| {
-            let mut happened = ended.report.happened.iter();
-            happened.any(|(_, effect)| wanted.contains(effect))
-        };
-        if has(&[Effect::Placed, Effect::Synced, Effect::Adopted]) {
-            numbers
-                .recent
-                .changed(Direction::Spec, age(upstream.or(downstream)));
+        for direction in telemetry::carried(ended.report) {
+            let since = match direction {
+                Direction::Spec => upstream.or(downstream),
+                Direction::Status => downstream.or(upstream),
+            };
+            numbers.recent.changed(direction, age(since));
         }
-        if has(&[Effect::StatusSynced]) {
-            numbers
-                .recent
-                .changed(Direction::Status, age(downstream.or(upstream)));
-        }
-        for outcome in &ended.report.outcomes {
-            if matches!(outcome.reason.code.class(), Class::Refused | Class::Retry) {
-                numbers.failed(because, resource);
-                numbers.recent.problem();
-            }
+        let outcomes = ended.report.outcomes.iter();
+        for _ in outcomes.filter(|outcome| telemetry::is_failure(outcome)) {
+            numbers.failed(because, resource);
+            numbers.recent.problem();
         }
     }
 

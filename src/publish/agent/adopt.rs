@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::explain::{DueWrite, Explained, Explainer, REDACTED};
+use super::explain::{DueWrite, Explained, Explainer};
 use super::plan::ChangePlan;
 use super::publication::Publication;
+use crate::explain::REDACTED;
 use crate::publish::marks;
 use crate::publish::memory;
 use crate::publish::rules::{ObjectRules, PRIMARY, SECRET};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::options::DeletionBrake;
-use crate::publish::ready::{HeldDeletions, READY};
+use crate::publish::ready::READY;
 use hawser_runtime::cluster::brake::BrakeOptions;
 use hawser_runtime::controller::BrakeRegistry;
 use hawser_runtime::controller::brakes::APPROVAL;
@@ -34,18 +34,6 @@ pub fn resume(brakes: &BrakeRegistry, kind: &Arc<Gvk>, published: &Object) {
     if let Some(id) = announced(published) {
         brakes.resume(kind, &id);
     }
-}
-
-/// The held deletions of a kind, for its owner.
-pub fn held(brakes: &BrakeRegistry, kind: &Arc<Gvk>) -> Option<HeldDeletions> {
-    let (holds, count) = brakes.held(kind);
-    let first = holds.first()?;
-    let ids: Vec<&str> = holds.iter().map(|hold| &*hold.id.0).collect();
-    Some(HeldDeletions {
-        count,
-        why: first.why.to_string(),
-        approval: format!("{APPROVAL}: {}", ids.join(",")),
-    })
 }
 
 /// The first id in a condition about holds.

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -24,30 +23,28 @@ use super::process::{Agent, AgentError, Connections, LOOK_ROUND};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::published_resource_kind;
 use super::startup::{StartError, in_workspace, locate};
+pub use crate::explain::DueWrite;
+use crate::explain::{is_of_kind, try_pass};
 use crate::publish::marks::Remote;
-use crate::publish::rehearsal::Rehearsal;
 use crate::publish::related;
-use crate::publish::rules::{PRIMARY, SECRET, drift_policy};
+use crate::publish::rules::{PRIMARY, drift_policy};
 use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::events;
-use hawser_runtime::cluster::wire::dry_run;
-use hawser_runtime::controller::{self, PassDialect as _, Withheld};
+use hawser_runtime::controller::{self, PassDialect as _};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::link::DriftPolicy;
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Cluster, Dialect, DriftedField, Effect, Failure, Key, LinkId, Outcome, Reason, Report,
-    Request, Scope, Seen, Step, Store as _, Subject, View, run,
+    Dialect, DriftedField, Effect, Key, LinkId, Outcome, Reason, Report, Request, Scope, Seen,
+    Step, Store as _, Subject, View,
 };
-use kube_lang::object::{Gvk, Object, merge_patch};
+use kube_lang::object::{Gvk, Object};
 
 /// The time limit for finding kcp, and then for filling the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The number of objects that are explained concurrently.
 pub(super) const TOGETHER: usize = 16;
-/// The value in place of a Secret's data.
-pub(super) const REDACTED: &str = "(hidden)";
 
 /// The reason why nothing can be explained.
 #[derive(Debug, thiserror::Error)]
@@ -122,17 +119,6 @@ pub struct ExplainedLink {
     pub entry: Option<String>,
     pub reason: Reason,
     pub copy: Option<Key>,
-}
-
-/// A write that is due.
-#[derive(Debug)]
-pub struct DueWrite {
-    pub verb: &'static str,
-    pub object: Key,
-    /// The change, without the data of Secrets; `None` for deletions.
-    pub change: Option<Value>,
-    /// The answer of the server to the dry run, if it refuses.
-    pub refusal: Option<String>,
 }
 
 /// The leader.
@@ -422,14 +408,9 @@ impl Explainer {
         }
         let pass = controller::Dialect::begin(&self.passes, id)?;
         pass.prepare().await;
-        let trial = DryRunClient {
-            explainer: self,
-            pass: &pass,
-            overlay: Rehearsal::default(),
-            state: Mutex::default(),
-        };
         let front = ExplainedPass { pass: &pass, drift };
-        let report = run(&front, None, &*self.agent.cache, &trial).await;
+        let (router, cache) = (&*self.agent.router, &*self.agent.cache);
+        let (report, due) = try_pass(&pass, &front, router, cache).await;
         let drift = drifted(&report);
         let is_adoption = |(link, effect): &(Option<LinkId>, Effect)| {
             let is_primary = link.as_ref().is_some_and(|link| *link.0 == *PRIMARY);
@@ -467,7 +448,7 @@ impl Explainer {
             drift,
             adopts,
             links,
-            due: trial.state.into_inner().due,
+            due,
         })
     }
 }
@@ -520,20 +501,9 @@ fn drifted(report: &Report) -> Vec<DriftedField> {
 impl Selection {
     /// Whether a kind is selected, by its kind or plural and perhaps its group.
     pub(super) fn is_of_kind(&self, kind: &Gvk, plural: &str) -> bool {
-        let Some(selected) = &self.kind else {
-            return true;
-        };
-        let (name, group) = match selected.split_once('.') {
-            Some((name, group)) => (name, Some(group)),
-            None => (&**selected, None),
-        };
-        // Like kubectl, with or without the version.
-        let version = format!("{}.{}", kind.version, kind.group);
-        let is_of_group = group.is_none_or(|group| group == kind.group || group == version);
-        is_of_group
-            && [&*kind.kind, plural]
-                .iter()
-                .any(|one| name.eq_ignore_ascii_case(one))
+        self.kind
+            .as_deref()
+            .is_none_or(|selected| is_of_kind(selected, kind, plural))
     }
 
     pub(super) fn matches(&self, namespace: Option<&str>, name: &str) -> bool {
@@ -556,116 +526,4 @@ impl From<Outcome> for ExplainedLink {
             copy: outcome.copy,
         }
     }
-}
-
-/// The client of a pass that sends writes as dry runs only.
-struct DryRunClient<'a> {
-    explainer: &'a Explainer,
-    pass: &'a ObjectPass,
-    /// The objects that were written, as the servers would store them.
-    overlay: Rehearsal,
-    state: Mutex<DryRunState>,
-}
-
-#[derive(Default)]
-struct DryRunState {
-    written: BTreeSet<Key>,
-    due: Vec<DueWrite>,
-}
-
-impl DryRunClient<'_> {
-    fn is_written(&self, key: &Key) -> bool {
-        self.state.lock().written.contains(key)
-    }
-
-    /// The answer of the server, or of the overlay for objects that exist only there.
-    async fn try_write(&self, request: &Request, key: &Key) -> Answer {
-        let is_in_overlay = self.is_written(key)
-            || key
-                .namespace_key()
-                .is_some_and(|namespace| self.is_written(&namespace));
-        if is_in_overlay {
-            return self.overlay.send(request).await;
-        }
-        let answer = dry_run(&*self.explainer.agent.router, request).await;
-        match answer {
-            Answer::Object(object) => {
-                self.overlay.put(key, &object);
-                let stored = self.overlay.object(key);
-                Answer::Object(stored.unwrap_or(object))
-            }
-            answer => answer,
-        }
-    }
-}
-
-impl Cluster for DryRunClient<'_> {
-    async fn send(&self, request: &Request) -> Answer {
-        let Some(key) = request.key().filter(|_| request.writes()) else {
-            return match request.key() {
-                Some(key) if self.is_written(key) => self.overlay.send(request).await,
-                _ => dry_run(&*self.explainer.agent.router, request).await,
-            };
-        };
-        let answer = match self.pass.allows(request).await {
-            // Writes that a pause holds are shown.
-            Ok(())
-            | Err(Withheld {
-                failure: Failure::Paused(_),
-                ..
-            }) => self.try_write(request, key).await,
-            Err(Withheld { failure, .. }) => Answer::Failed(failure),
-        };
-        let refusal = match &answer {
-            Answer::Failed(failure) => Some(failure.to_string()),
-            _ => None,
-        };
-        let live = self.explainer.present(key);
-        let due = DueWrite {
-            verb: request.verb(),
-            object: key.clone(),
-            change: change(request, live.as_deref()),
-            refusal,
-        };
-        let mut state = self.state.lock();
-        if due.refusal.is_none() {
-            state.written.insert(key.clone());
-        }
-        state.due.push(due);
-        answer
-    }
-}
-
-/// The change that a write makes, without the data of Secrets.
-fn change(request: &Request, live: Option<&Object>) -> Option<Value> {
-    let mut change = match request {
-        Request::Create { object, .. } => object.as_value().clone(),
-        Request::Patch { patch, .. } => patch.clone(),
-        Request::Replace { object, .. } | Request::ReplaceStatus { object, .. } => {
-            let before = live.map(|live| live.root().clone()).unwrap_or_default();
-            let is_status = matches!(request, Request::ReplaceStatus { .. });
-            let part = |root: &Map<String, Value>| {
-                let mut part = root.clone();
-                part.retain(|field, _| !is_status || field == "status");
-                part
-            };
-            merge_patch::diff(&part(&before), &part(object.root())).into()
-        }
-        Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => return None,
-    };
-    if let Some(change) = change.as_object_mut()
-        && let Some(Value::Object(metadata)) = change.get_mut("metadata")
-    {
-        metadata.retain(|field, _| field != "uid" && field != "resourceVersion");
-        if metadata.is_empty() {
-            change.remove("metadata");
-        }
-    }
-    let is_secret = request.key().is_some_and(|key| key.kind == *SECRET);
-    for field in ["data", "stringData"] {
-        if let Some(Value::Object(data)) = change.get_mut(field).filter(|_| is_secret) {
-            data.values_mut().for_each(|value| *value = REDACTED.into());
-        }
-    }
-    Some(change)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::publish::drift;
+use hawser_runtime::controller::telemetry::OutOfSyncGauges;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::metrics::text::{Counter, Gauge, MetricFamily, Name};
 use hawser_sync::DriftMode;
@@ -10,6 +11,7 @@ use hawser_sync::DriftMode;
 /// All metrics of the agent.
 pub struct AgentMetrics {
     pub metrics: Arc<Metrics>,
+    pub out_of_sync: OutOfSyncGauges,
     published: MetricFamily<Gauge>,
     orphaned_copies: MetricFamily<Gauge>,
     drifted_fields: MetricFamily<Counter>,
@@ -20,6 +22,7 @@ impl AgentMetrics {
         let gauge = |text, help, labels| MetricFamily::unused(Name::new(text, help, labels));
         Arc::new(Self {
             metrics: Arc::new(Metrics::new()),
+            out_of_sync: OutOfSyncGauges::default(),
             published: gauge(
                 "sync_agent_published_resource",
                 "Number of PublishedResources that this agent serves.",
@@ -44,6 +47,7 @@ impl AgentMetrics {
         let _ = self.published.write(&mut out);
         let _ = self.orphaned_copies.write(&mut out);
         let _ = self.drifted_fields.write(&mut out);
+        let _ = self.out_of_sync.write(&mut out);
         out + &self.metrics.render()
     }
 

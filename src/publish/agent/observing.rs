@@ -10,7 +10,7 @@ use super::numbers::AgentMetrics;
 use super::passes;
 use super::publishing::{self, Publishing};
 use hawser_runtime::cluster::events::{Counts, Recorder};
-use hawser_runtime::controller::telemetry::{CacheGauges, OutOfSyncGauges};
+use hawser_runtime::controller::telemetry::CacheGauges;
 use hawser_runtime::process::metrics::EventFate;
 
 /// The name of the controller in metrics, as in api-syncagent.
@@ -32,7 +32,6 @@ pub fn watch_numbers(
         let metrics = &agent.metrics;
         let mut told = Counts::default();
         let mut caches = CacheGauges::default();
-        let mut out_of_sync = OutOfSyncGauges::default();
         let mut with_brakes: BTreeSet<String> = BTreeSet::new();
         let mut ticks = tokio::time::interval(INTERVAL);
         loop {
@@ -60,9 +59,12 @@ pub fn watch_numbers(
                 metrics.held_deletions(kind, *count);
             }
             with_brakes = held.into_keys().collect();
-            out_of_sync.take(metrics, &publishing.dispatch.subjects, |id| {
-                let publication = running.get(&id.publication)?;
-                Some(publication.remote_kind.kind.clone())
+            agent.out_of_sync.take(|count| {
+                publishing.dispatch.subjects.each_unsettled(|id, problem| {
+                    if let Some(publication) = running.get(&id.publication) {
+                        count(&publication.remote_kind.kind, problem.reason.code);
+                    }
+                });
             });
             let now = recorder.counts();
             let fates = [

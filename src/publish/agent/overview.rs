@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 
-use super::approvals;
 use super::conditions::untrue;
 use super::options::AgentOptions;
 use super::passes::WORKERS;
@@ -15,12 +14,11 @@ use crate::publish::advice::advice;
 use hawser_runtime::controller::Unsettled;
 use hawser_runtime::overview::site::{ObjectPath, OverviewSource};
 use hawser_runtime::overview::{
-    AttemptsOverview, ByReason, CacheOverview, HeldOverview, KindOverview, ObjectOverview,
-    Overview, QueueOverview, ReasonOverview, Role, TenantOverview, reasons,
+    AttemptsOverview, ByReason, CacheOverview, KindOverview, ObjectOverview, Overview,
+    QueueOverview, ReasonOverview, Role, TenantOverview, reasons,
 };
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Scope, Seen, Store as _};
-use kube_lang::object::Object;
 
 /// Makes the overview of an agent, from its start.
 pub struct AgentOverview {
@@ -137,27 +135,18 @@ impl Publishing {
                 let Some(publication) = self.dispatch.publication(uid) else {
                     return known;
                 };
+                let held = self.brakes.held(&publication.local_kind);
+                let published = format!("publishedresource {}", key.name);
                 KindOverview {
                     kind: publication.remote_kind.kind.clone(),
                     objects: publication.objects(),
                     out_of_sync: out_of_sync.get(uid).copied().unwrap_or_default(),
                     left_behind: publication.orphans().values().sum(),
-                    held: self.held(&publication, &object),
+                    held: held.map(|held| held.overview(&published)),
                     ..known
                 }
             })
             .collect()
-    }
-
-    fn held(&self, publication: &Publication, object: &Object) -> Option<HeldOverview> {
-        let held = approvals::held(&self.brakes, &publication.local_kind)?;
-        let approval = held.approval.replacen(": ", "=", 1);
-        let name = object.name();
-        Some(HeldOverview {
-            count: held.count,
-            why: held.why,
-            approval: format!("kubectl annotate publishedresource {name} --overwrite {approval}"),
-        })
     }
 
     fn reasons(&self, by_reason: ByReason<SubjectId>) -> Vec<ReasonOverview> {

@@ -30,14 +30,16 @@ use crate::publish::compiled::{AgentIdentity, Compiled, Problem};
 use crate::publish::naming::LocalScope;
 use crate::publish::pause::Pause;
 use crate::publish::publishers::Publisher;
-use crate::publish::ready::{Facts, HeldDeletions, SchemaFact, SynchronizationFact};
+use crate::publish::ready::{Facts, SchemaFact, SynchronizationFact};
 use crate::publish::related::PublishedKind;
 use crate::publish::rules::Sides;
 use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::cache::{Cache, Change};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
-use hawser_runtime::controller::{BrakeRegistry, Reconciler, SharedWatch, WatchRegistry, work};
+use hawser_runtime::controller::{
+    BrakeRegistry, HeldDeletions, Reconciler, SharedWatch, WatchRegistry, work,
+};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
@@ -675,8 +677,7 @@ impl Publishing {
         }
         let running = known.running.as_ref();
         let held_before = known.facts.held.take();
-        known.facts.held =
-            running.and_then(|running| approvals::held(&self.brakes, &running.local_kind));
+        known.facts.held = running.and_then(|running| self.brakes.held(&running.local_kind));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
         known.facts.unwatched_kinds = running
             .map(|running| running.unwatched_kinds())
@@ -708,7 +709,9 @@ impl Publishing {
         };
         let message = format!(
             "{} deletions of copies are held: {}; to approve them, annotate this object with {}",
-            held.count, held.why, held.approval
+            held.count,
+            held.why,
+            held.annotation()
         );
         warn!(publishedresource = name, "{message}");
         let (switch, owner, uid) = (Arc::clone(&self.switch), name.to_owned(), Arc::clone(uid));

@@ -168,7 +168,7 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
     let held = HeldDeletions {
         count: 30,
         why: "the CRD is gone".into(),
-        approval: "example.org/approve: \"x1\"".into(),
+        ids: "x1,x2".into(),
     };
     let facts = Facts {
         held: Some(held),
@@ -179,7 +179,7 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
         "False",
         "DeletionsHeld",
         "30 deletions are held: the CRD is gone; to approve them, set the annotation \
-         example.org/approve: \"x1\"",
+         hawser.dev/approve-deletions: x1,x2",
     );
     let missing_rights = BTreeSet::from(["delete secrets".to_owned(), "create things".to_owned()]);
     let facts = Facts {

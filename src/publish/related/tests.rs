@@ -13,9 +13,9 @@ use crate::publish::compiled::Compiled;
 use crate::publish::compiled::{AgentIdentity, Types};
 use crate::publish::marks;
 use crate::publish::naming::LocalScope;
-use crate::publish::rehearsal::Rehearsal;
 use crate::publish::rules::subject_of;
 use crate::publish::types::PublishedResourceSpec;
+use crate::rehearsal::Rehearsal;
 use hawser_sync::{Code, CopyRecord, Dialect, Outcome, Request, Scope, Step};
 
 mod hostile;

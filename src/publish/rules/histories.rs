@@ -12,7 +12,7 @@ use super::*;
 use crate::publish::compiled::Types;
 use crate::publish::crd::Crd;
 use crate::publish::projection;
-use crate::publish::rehearsal::Rehearsal;
+use crate::rehearsal::Rehearsal;
 use hawser_sync::{Facts, Request};
 
 /// Rounds over all sources until nothing is sent any more.

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::*;
 use crate::publish::compiled::{AgentIdentity, Types};
 use crate::publish::naming::LocalScope;
-use crate::publish::rehearsal::Rehearsal;
 use crate::publish::types::PublishedResourceSpec;
+use crate::rehearsal::Rehearsal;
 use hawser_sync::{Request, reason::Class};
 
 pub(super) const CLUSTER: &str = "abc123";

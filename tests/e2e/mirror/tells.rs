@@ -165,6 +165,7 @@ async fn pages_and_log_tell_what_the_original_told() -> Result<()> {
     let rare = [
         "cr_syncer_cloudrobotics_com_sync_errors_total",
         "hawser_mirror_contested_writes_total",
+        "hawser_out_of_sync_objects",
     ];
     check_metrics(&page, "mirror.md", &rare)?;
     let resource = format!("resource=\"{}\"", MISSIONS.name());

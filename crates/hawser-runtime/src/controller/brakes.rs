@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::cluster::brake::{Brake, BrakeOptions, Cause, CopyCounts, Hold, Phase, Verdict};
+use crate::overview::HeldOverview;
 use hawser_sync::{Failure, Key};
 use kube_lang::object::Gvk;
 
@@ -25,6 +26,36 @@ pub struct Deletion {
     pub key: Key,
     pub tenant: Arc<str>,
     pub stock: CopyCounts,
+}
+
+/// The held deletions of a kind, for its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldDeletions {
+    pub count: usize,
+    /// The cause of the oldest hold.
+    pub why: String,
+    /// The ids of the holds, separated by commas.
+    pub ids: String,
+}
+
+impl HeldDeletions {
+    /// The annotation that approves them, for a manifest.
+    pub fn annotation(&self) -> String {
+        format!("{APPROVAL}: {}", self.ids)
+    }
+
+    /// For the page, with the command that approves them on an object, such as `deployment web`.
+    pub fn overview(self, object: &str) -> HeldOverview {
+        let approval = format!(
+            "kubectl annotate {object} --overwrite {APPROVAL}={}",
+            self.ids
+        );
+        HeldOverview {
+            count: self.count,
+            why: self.why,
+            approval,
+        }
+    }
 }
 
 /// A change of the holds of a kind.
@@ -145,11 +176,17 @@ impl BrakeRegistry {
         self.brakes.lock().get(kind).map_or(0, Brake::count)
     }
 
-    /// The holds of a kind, the oldest first, and the number of deletions that they hold.
-    pub fn held(&self, kind: &Arc<Gvk>) -> (Vec<Hold>, usize) {
+    /// The held deletions of a kind.
+    pub fn held(&self, kind: &Arc<Gvk>) -> Option<HeldDeletions> {
         let brakes = self.brakes.lock();
-        let brake = brakes.get(kind);
-        brake.map_or_else(Default::default, |brake| (brake.held(), brake.count()))
+        let brake = brakes.get(kind)?;
+        let holds = brake.held();
+        let ids: Vec<&str> = holds.iter().map(|hold| &*hold.id.0).collect();
+        Some(HeldDeletions {
+            count: brake.count(),
+            why: holds.first()?.why.to_string(),
+            ids: ids.join(","),
+        })
     }
 }
 

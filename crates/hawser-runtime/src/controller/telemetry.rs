@@ -1,15 +1,45 @@
 //! Metrics that are the same for all dialects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use parking_lot::Mutex;
 
 use super::dialect::FinishedPass;
-use super::subjects::Subjects;
 use crate::cluster::cache::Cache;
-use crate::cluster::queue::{QueueKey, Urgency};
+use crate::cluster::queue::Urgency;
 use crate::overview::recent::Direction;
 use crate::process::metrics::Metrics;
+use crate::process::metrics::text::{Gauge, MetricFamily, Name};
 use hawser_sync::reason::Class;
-use hawser_sync::{Code, Effect, Outcome, Side};
+use hawser_sync::{Code, Effect, Outcome, Report, Side};
+
+/// The effects that carry a change, by its direction.
+const CARRYING: [(Direction, &[Effect]); 2] = [
+    (
+        Direction::Spec,
+        &[Effect::Placed, Effect::Synced, Effect::Adopted],
+    ),
+    (Direction::Status, &[Effect::StatusSynced]),
+];
+
+/// The directions in which a pass carried changes.
+pub fn carried(report: &Report) -> impl Iterator<Item = Direction> {
+    let wrote = move |wanted: &[Effect]| {
+        let mut happened = report.happened.iter();
+        happened.any(|(_, effect)| wanted.contains(effect))
+    };
+    let carrying = CARRYING
+        .into_iter()
+        .filter(move |(_, effects)| wrote(effects));
+    carrying.map(|(direction, _)| direction)
+}
+
+/// Whether an outcome counts as a failure.
+pub fn is_failure(outcome: &Outcome) -> bool {
+    let class = outcome.reason.code.class();
+    matches!(class, Class::Refused | Class::Retry)
+}
 
 /// Counts a pass by its outcomes, and measures the time of a live change from one side to the other.
 pub fn count(metrics: &Metrics, ended: &FinishedPass<'_>) {
@@ -17,56 +47,57 @@ pub fn count(metrics: &Metrics, ended: &FinishedPass<'_>) {
         let code = outcome.reason.code;
         metrics.pass(code.class().as_str(), code.as_str(), ended.took);
     }
-    let is_problem = |outcome: &Outcome| {
-        let class = outcome.reason.code.class();
-        matches!(class, Class::Refused | Class::Retry)
-    };
-    if ended.report.outcomes.iter().any(is_problem) {
+    if ended.report.outcomes.iter().any(is_failure) {
         metrics.recent.problem();
     }
-    let wrote = |wanted: &[Effect]| {
-        let mut happened = ended.report.happened.iter();
-        happened.any(|(_, effect)| wanted.contains(effect))
-    };
     let is_live = ended.urgency == Urgency::Live;
     let latency = is_live.then(|| ended.waited + ended.took);
-    if wrote(&[Effect::Placed, Effect::Synced, Effect::Adopted]) {
-        metrics.carried(Direction::Spec, latency);
-    }
-    if wrote(&[Effect::StatusSynced]) {
-        metrics.carried(Direction::Status, latency);
+    for direction in carried(ended.report) {
+        metrics.carried(direction, latency);
     }
 }
 
 /// The numbers of objects that are out of sync.
-#[derive(Debug, Default)]
 pub struct OutOfSyncGauges {
-    told: BTreeSet<(String, Code)>,
+    gauge: MetricFamily<Gauge>,
+    told: Mutex<BTreeSet<(String, Code)>>,
 }
 
 impl OutOfSyncGauges {
-    /// Sets the current numbers, by the kind of a subject. Subjects without a kind do not count.
-    pub fn take<Id: QueueKey>(
-        &mut self,
-        metrics: &Metrics,
-        subjects: &Subjects<Id>,
-        kind: impl Fn(&Id) -> Option<String>,
-    ) {
-        let mut counts: BTreeMap<(String, Code), usize> = BTreeMap::new();
-        subjects.each_unsettled(|id, problem| {
-            if let Some(kind) = kind(id) {
-                *counts.entry((kind, problem.reason.code)).or_default() += 1;
-            }
-        });
-        let known: BTreeSet<_> = counts.keys().cloned().collect();
-        for (kind, code) in self.told.difference(&known) {
-            metrics.out_of_sync(kind, *code, 0);
+    /// Sets the current numbers. `each` calls back with the kind and the reason of each object that is out of sync.
+    pub fn take(&self, each: impl FnOnce(&mut dyn FnMut(&str, Code))) {
+        let mut counts: BTreeMap<(String, Code), u32> = BTreeMap::new();
+        each(&mut |kind, code| *counts.entry((kind.to_owned(), code)).or_default() += 1);
+        let mut told = self.told.lock();
+        for (kind, code) in told.iter().filter(|known| !counts.contains_key(*known)) {
+            self.gauge.remove(&labels(kind, *code));
         }
-        for ((kind, code), count) in counts {
-            metrics.out_of_sync(&kind, code, count);
+        for ((kind, code), count) in &counts {
+            self.gauge.of(&labels(kind, *code)).set((*count).into());
         }
-        self.told = known;
+        *told = counts.into_keys().collect();
     }
+
+    pub fn write(&self, out: &mut String) -> fmt::Result {
+        self.gauge.write(out)
+    }
+}
+
+impl Default for OutOfSyncGauges {
+    fn default() -> Self {
+        Self {
+            gauge: MetricFamily::unused(Name::new(
+                "hawser_out_of_sync_objects",
+                "Number of objects that are out of sync, by the class and code of the reason.",
+                &["kind", "class", "reason"],
+            )),
+            told: Mutex::default(),
+        }
+    }
+}
+
+fn labels(kind: &str, code: Code) -> [&str; 3] {
+    [kind, code.class().as_str(), code.as_str()]
 }
 
 /// The sizes of caches; kinds that are no longer watched are removed.

@@ -433,8 +433,8 @@ async fn copies_that_would_go_in_a_mass_stay_until_that_is_approved() {
     until(async || at_work.brakes.count(kind) == 4).await;
     assert_eq!(left().await, 4);
 
-    let (holds, _) = at_work.brakes.held(kind);
-    assert!(at_work.brakes.approve(kind, &holds[0].id.0));
+    let held = at_work.brakes.held(kind).unwrap();
+    assert!(at_work.brakes.approve(kind, &held.ids));
     for name in names {
         at_work
             .twins

@@ -15,7 +15,6 @@ use crate::cluster::cache::Size;
 use crate::cluster::connection::Observer;
 use crate::cluster::queue::{Outcome, QueueState};
 use crate::overview::recent::{Direction, Recent};
-use hawser_sync::Code;
 use text::{Counter, Gauge, Histogram, MetricFamily, Name, SECONDS};
 
 /// The content type of the metrics page.
@@ -134,8 +133,6 @@ metrics! {
         "Size of the cached objects of the workspace with the most, in bytes.";
     cache_silence: Gauge = "hawser_cache_silence_seconds" ["side", "kind"]
         "Seconds since the last event or bookmark of a kind.";
-    out_of_sync: Gauge = "hawser_out_of_sync_objects" ["kind", "class", "reason"]
-        "Number of objects that are out of sync, by the class and code of the reason.";
     held_deletions: Gauge = "hawser_held_deletions" ["kind"]
         "Number of deletions of copies that wait for approval.";
     events: Counter = "hawser_events_total" ["result"]
@@ -321,16 +318,6 @@ impl Metrics {
         ];
         for gauge in caches {
             gauge.remove(&[side, kind]);
-        }
-    }
-
-    /// Sets the number of objects of a kind that are out of sync for a reason; zero removes it.
-    pub(crate) fn out_of_sync(&self, kind: &str, code: Code, count: usize) {
-        let labels = &[kind, code.class().as_str(), code.as_str()];
-        if count == 0 {
-            self.out_of_sync.remove(labels);
-        } else {
-            self.out_of_sync.of(labels).set(number(count));
         }
     }
 

@@ -1,0 +1,180 @@
+//! Passes with dry runs in place of writes: what would be sent now, and what the servers say to it. Shared by the
+//! dialects that explain their objects.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+
+use crate::rehearsal::Rehearsal;
+use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::wire::{Router, dry_run};
+use hawser_runtime::controller::{PassDialect, Withheld};
+use hawser_sync::{Answer, Cluster, Dialect, Failure, Key, Report, Request, Seen, Store as _, run};
+use kube_lang::object::{Gvk, Object, merge_patch};
+
+/// The value in place of a Secret's data.
+pub const REDACTED: &str = "(hidden)";
+
+/// A write that is due.
+#[derive(Debug)]
+pub struct DueWrite {
+    pub verb: &'static str,
+    pub object: Key,
+    /// The change, without the data of Secrets; `None` for deletions.
+    pub change: Option<Value>,
+    /// The answer of the server to the dry run, if it refuses.
+    pub refusal: Option<String>,
+}
+
+/// Runs a pass with dry runs. `front` decides: the pass itself, or one that finds more. Returns the report as after the
+/// writes, and the writes in the order in which they would be sent.
+pub async fn try_pass(
+    pass: &impl PassDialect,
+    front: &impl Dialect,
+    router: &dyn Router,
+    cache: &Cache,
+) -> (Report, Vec<DueWrite>) {
+    let client = DryRunClient {
+        pass,
+        router,
+        cache,
+        overlay: Rehearsal::default(),
+        state: Mutex::default(),
+    };
+    let report = run(front, None, cache, &client).await;
+    (report, client.state.into_inner().due)
+}
+
+/// Whether a kind is selected by its kind or plural, and perhaps its group.
+pub fn is_of_kind(selected: &str, kind: &Gvk, plural: &str) -> bool {
+    let (name, group) = match selected.split_once('.') {
+        Some((name, group)) => (name, Some(group)),
+        None => (selected, None),
+    };
+    // Like kubectl, with or without the version.
+    let version = format!("{}.{}", kind.version, kind.group);
+    let is_of_group = group.is_none_or(|group| group == kind.group || group == version);
+    is_of_group
+        && [&*kind.kind, plural]
+            .iter()
+            .any(|one| name.eq_ignore_ascii_case(one))
+}
+
+/// The client of a pass that sends writes as dry runs only.
+struct DryRunClient<'a, P> {
+    pass: &'a P,
+    router: &'a dyn Router,
+    cache: &'a Cache,
+    /// The objects that were written, as the servers would store them.
+    overlay: Rehearsal,
+    state: Mutex<DryRunState>,
+}
+
+#[derive(Default)]
+struct DryRunState {
+    written: BTreeSet<Key>,
+    due: Vec<DueWrite>,
+}
+
+impl<P> DryRunClient<'_, P> {
+    fn is_written(&self, key: &Key) -> bool {
+        self.state.lock().written.contains(key)
+    }
+
+    /// The answer of the server, or of the overlay for objects that exist only there.
+    async fn try_write(&self, request: &Request, key: &Key) -> Answer {
+        let is_in_overlay = self.is_written(key)
+            || key
+                .namespace_key()
+                .is_some_and(|namespace| self.is_written(&namespace));
+        if is_in_overlay {
+            return self.overlay.send(request).await;
+        }
+        let answer = dry_run(self.router, request).await;
+        match answer {
+            Answer::Object(object) => {
+                self.overlay.put(key, &object);
+                let stored = self.overlay.object(key);
+                Answer::Object(stored.unwrap_or(object))
+            }
+            answer => answer,
+        }
+    }
+}
+
+impl<P: PassDialect> Cluster for DryRunClient<'_, P> {
+    async fn send(&self, request: &Request) -> Answer {
+        let Some(key) = request.key().filter(|_| request.writes()) else {
+            return match request.key() {
+                Some(key) if self.is_written(key) => self.overlay.send(request).await,
+                _ => dry_run(self.router, request).await,
+            };
+        };
+        let answer = match self.pass.allows(request).await {
+            // Writes that only wait are shown.
+            Ok(())
+            | Err(Withheld {
+                failure: Failure::Paused(_) | Failure::Early,
+                ..
+            }) => self.try_write(request, key).await,
+            Err(Withheld { failure, .. }) => Answer::Failed(failure),
+        };
+        let refusal = match &answer {
+            Answer::Failed(failure) => Some(failure.to_string()),
+            _ => None,
+        };
+        let live = match self.cache.get(key) {
+            Seen::Present(live) => Some(live),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        let due = DueWrite {
+            verb: request.verb(),
+            object: key.clone(),
+            change: change(request, live.as_deref()),
+            refusal,
+        };
+        let mut state = self.state.lock();
+        if due.refusal.is_none() {
+            state.written.insert(key.clone());
+        }
+        state.due.push(due);
+        answer
+    }
+}
+
+/// The change that a write makes, without the data of Secrets.
+fn change(request: &Request, live: Option<&Object>) -> Option<Value> {
+    let mut change = match request {
+        Request::Create { object, .. } => object.as_value().clone(),
+        Request::Patch { patch, .. } => patch.clone(),
+        Request::Replace { object, .. } | Request::ReplaceStatus { object, .. } => {
+            let before = live.map(|live| live.root().clone()).unwrap_or_default();
+            let is_status = matches!(request, Request::ReplaceStatus { .. });
+            let part = |root: &Map<String, Value>| {
+                let mut part = root.clone();
+                part.retain(|field, _| !is_status || field == "status");
+                part
+            };
+            merge_patch::diff(&part(&before), &part(object.root())).into()
+        }
+        Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => return None,
+    };
+    if let Some(change) = change.as_object_mut()
+        && let Some(Value::Object(metadata)) = change.get_mut("metadata")
+    {
+        metadata.retain(|field, _| field != "uid" && field != "resourceVersion");
+        if metadata.is_empty() {
+            change.remove("metadata");
+        }
+    }
+    let is_secret = request
+        .key()
+        .is_some_and(|key| key.kind.group.is_empty() && key.kind.kind == "Secret");
+    for field in ["data", "stringData"] {
+        if let Some(Value::Object(data)) = change.get_mut(field).filter(|_| is_secret) {
+            data.values_mut().for_each(|value| *value = REDACTED.into());
+        }
+    }
+    Some(change)
+}
