@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::rehearsal::Rehearsal;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::wire::{Router, dry_run};
-use hawser_runtime::controller::{PassDialect, Withheld};
+use hawser_runtime::controller::{BrakeRegistry, PassDialect, Withheld};
 use hawser_sync::{Answer, Cluster, Dialect, Failure, Key, Report, Request, Seen, Store as _, run};
 use kube_lang::object::{Gvk, Object, merge_patch};
 
@@ -23,22 +23,26 @@ pub struct DueWrite {
     pub object: Key,
     /// The change, without the data of Secrets; `None` for deletions.
     pub change: Option<Value>,
-    /// The answer of the server to the dry run, if it refuses.
+    /// The answer of the server to the dry run, if it refuses, or why it would not be sent.
     pub refusal: Option<String>,
+    /// Whether the brake would hold this deletion. Only plans say so.
+    pub held: bool,
 }
 
-/// Runs a pass with dry runs. `front` decides: the pass itself, or one that finds more. Returns the report as after the
-/// writes, and the writes in the order in which they would be sent.
+/// Runs a pass with dry runs. `front` decides: the pass itself, or one that finds more. The brakes, if there are any,
+/// hold deletions. Returns the report as after the writes, and the writes in the order in which they would be sent.
 pub async fn try_pass(
     pass: &impl PassDialect,
     front: &impl Dialect,
     router: &dyn Router,
     cache: &Cache,
+    brakes: Option<&BrakeRegistry>,
 ) -> (Report, Vec<DueWrite>) {
     let client = DryRunClient {
         pass,
         router,
         cache,
+        brakes,
         overlay: Rehearsal::default(),
         state: Mutex::default(),
     };
@@ -66,6 +70,7 @@ struct DryRunClient<'a, P> {
     pass: &'a P,
     router: &'a dyn Router,
     cache: &'a Cache,
+    brakes: Option<&'a BrakeRegistry>,
     /// The objects that were written, as the servers would store them.
     overlay: Rehearsal,
     state: Mutex<DryRunState>,
@@ -77,7 +82,7 @@ struct DryRunState {
     due: Vec<DueWrite>,
 }
 
-impl<P> DryRunClient<'_, P> {
+impl<P: PassDialect> DryRunClient<'_, P> {
     fn is_written(&self, key: &Key) -> bool {
         self.state.lock().written.contains(key)
     }
@@ -101,6 +106,22 @@ impl<P> DryRunClient<'_, P> {
             answer => answer,
         }
     }
+
+    /// Whether the request would be sent. Writes that only wait are shown.
+    async fn check(&self, request: &Request) -> Result<(), Failure> {
+        match self.pass.allows(request).await {
+            Ok(())
+            | Err(Withheld {
+                failure: Failure::Paused(_) | Failure::Early,
+                ..
+            }) => {}
+            Err(Withheld { failure, .. }) => return Err(failure),
+        }
+        match self.brakes.zip(self.pass.deletion(request)) {
+            Some((brakes, deletion)) => brakes.ask(&deletion),
+            None => Ok(()),
+        }
+    }
 }
 
 impl<P: PassDialect> Cluster for DryRunClient<'_, P> {
@@ -111,16 +132,16 @@ impl<P: PassDialect> Cluster for DryRunClient<'_, P> {
                 _ => dry_run(self.router, request).await,
             };
         };
-        let answer = match self.pass.allows(request).await {
-            // Writes that only wait are shown.
-            Ok(())
-            | Err(Withheld {
-                failure: Failure::Paused(_) | Failure::Early,
-                ..
-            }) => self.try_write(request, key).await,
-            Err(Withheld { failure, .. }) => Answer::Failed(failure),
+        let allowed = self.check(request).await;
+        let held = self.brakes.is_some() && matches!(allowed, Err(Failure::Held(_)));
+        let answer = match allowed {
+            Ok(()) => self.try_write(request, key).await,
+            Err(failure) => Answer::Failed(failure),
         };
         let refusal = match &answer {
+            Answer::Failed(_) if held => {
+                Some("the agent would hold this deletion until it is approved".to_owned())
+            }
             Answer::Failed(failure) => Some(failure.to_string()),
             _ => None,
         };
@@ -133,6 +154,7 @@ impl<P: PassDialect> Cluster for DryRunClient<'_, P> {
             object: key.clone(),
             change: change(request, live.as_deref()),
             refusal,
+            held,
         };
         let mut state = self.state.lock();
         if due.refusal.is_none() {

@@ -41,8 +41,15 @@ pub(super) struct AgentPlace {
 }
 
 impl AgentPlace {
-    /// The options, as the agent takes them.
+    /// The options, as the agent takes them. Deletions are not held.
     pub(super) fn options(self) -> Result<AgentOptions, FlagErrors> {
+        self.options_with_brake("off".to_owned())
+    }
+
+    pub(super) fn options_with_brake(
+        self,
+        deletion_brake: String,
+    ) -> Result<AgentOptions, FlagErrors> {
         let given = RawAgentArgs {
             kubeconfig: self.kubeconfig,
             kcp_kubeconfig: self.kcp_kubeconfig,
@@ -52,7 +59,7 @@ impl AgentPlace {
             selector: self.published_resource_selector,
             max_in_flight_kcp: 32,
             max_in_flight_service: 32,
-            deletion_brake: "off".to_owned(),
+            deletion_brake,
             longest_consumer_pause: self.longest_consumer_pause,
             ..RawAgentArgs::default()
         };

@@ -166,15 +166,19 @@ pub(super) fn problems(
 
 /// Another name that the kind is published under.
 fn contested(document: &Document, all: &[Document]) -> Option<Problem> {
+    let spec = |document: &Document| -> Option<PublishedResourceSpec> {
+        serde_json::from_value(document.value.get("spec")?.clone()).ok()
+    };
     let publisher = |document: &Document| {
-        let spec = document.value.get("spec")?.clone();
-        let spec: PublishedResourceSpec = serde_json::from_value(spec).ok()?;
+        let spec = spec(document)?;
         let created = document.text("/metadata/creationTimestamp");
         let created = Some(created).filter(|created| !created.is_empty());
         spec.synchronizes()
             .then(|| Publisher::of(&spec, document.text("/metadata/name"), created))
     };
+    let writes = |one: &&Document| spec(one).is_none_or(|spec| !spec.plans_only());
     let others = all.iter().filter(|one| is_published_resource(one));
+    let others = others.filter(writes);
     let others: Vec<_> = others.filter_map(publisher).collect();
     publisher(document)?.problem(&others)
 }

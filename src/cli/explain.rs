@@ -444,6 +444,7 @@ pub(super) fn as_json(explained: &Explained) -> Value {
             "object": write.object.to_string(),
             "change": write.change,
             "refusal": write.refusal,
+            "held": write.held,
         })
     });
     let drift = explained.drift.iter().map(|field| {

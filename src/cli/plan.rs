@@ -46,6 +46,15 @@ pub(super) struct PlanArgs {
     #[arg(short, long, value_enum, default_value_t = Output::Human)]
     output: Output,
 
+    /// Show deletions as held above this share of a kind's copies, as the agent holds them; off disables
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "50%",
+        allow_hyphen_values = true
+    )]
+    deletion_brake: String,
+
     #[command(flatten)]
     agent: AgentPlace,
 }
@@ -91,7 +100,7 @@ pub(super) fn run(args: PlanArgs) -> ExitCode {
 
 fn plan(args: PlanArgs) -> Result<ChangePlan, PlanFailed> {
     let changed = changed(&args.files)?;
-    let options = args.agent.options()?;
+    let options = args.agent.options_with_brake(args.deletion_brake)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -141,18 +150,19 @@ fn human(plan: &ChangePlan, of_files: bool) -> String {
     }
     let workspaces = plan.by_workspace();
     if !workspaces.is_empty() {
-        text.push_str("\ncreated  changed  deleted  refused  workspace\n");
+        text.push_str("\ncreated  changed  deleted  held  refused  workspace\n");
     }
     let mut row = |tally: &WriteCounts, workspace: &str| {
         let WriteCounts {
             made,
             changed,
             deleted,
+            held,
             refused,
         } = tally;
         let _ = writeln!(
             text,
-            "{made:>7}  {changed:>7}  {deleted:>7}  {refused:>7}  {workspace}"
+            "{made:>7}  {changed:>7}  {deleted:>7}  {held:>4}  {refused:>7}  {workspace}"
         );
     };
     for ((cluster, path), tally) in &workspaces {
@@ -264,7 +274,8 @@ fn of_object(text: &mut String, explained: &Explained) {
         };
         let _ = writeln!(text, "  {sign} {} {}", write.verb, write.object);
         if let Some(refusal) = &write.refusal {
-            let _ = writeln!(text, "      refused: {refusal}");
+            let fate = if write.held { "held" } else { "refused" };
+            let _ = writeln!(text, "      {fate}: {refusal}");
         }
         if let Some(change) = shown(write) {
             for line in yaml(change).lines() {
@@ -323,6 +334,7 @@ fn numbers(tally: &WriteCounts) -> Value {
         "made": tally.made,
         "changed": tally.changed,
         "deleted": tally.deleted,
+        "held": tally.held,
         "refused": tally.refused,
     })
 }

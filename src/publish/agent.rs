@@ -5,12 +5,15 @@
 //! | [`options`] | the validated options of the agent |
 //! | [`startup`] | finds the endpoint slice and the export in kcp |
 //! | [`publishing`] | the controller of published resources: schema, entry in the export, objects |
+//! | `kinds` | the kinds that the agent publishes |
 //! | [`schemas`] | creates the schema of a published resource in kcp |
 //! | [`export`] | one task for each export: keeps schemas and claims in it |
 //! | [`conditions`] | writes the condition Ready of published resources |
 //! | [`control`] | events of slices, bindings, published resources and types |
 //! | [`events`] | events on the objects of consumers |
 //! | [`explain`] | explains the state of an object, on request |
+//! | `explained` | what the agent would do about one object, and why |
+//! | `trial` | passes with dry runs in place of writes |
 //! | [`adopt`] | objects in the places of copies, for a plan |
 //! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
@@ -26,7 +29,8 @@
 //! | [`sweep`] | state Secrets whose object is gone |
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
 //! | [`pausing`] | the pauses that hold the writes of a pass |
-//! | [`plan`] | the effect of changed published resources |
+//! | [`plan`] | the effect of changed published resources, and its summary |
+//! | `planning` | keeps the plans of published resources with the mode `Plan` up to date |
 //! | [`release`] | stops syncing objects and leaves their copies, on request |
 //! | [`switch`] | whether a request about a published resource is still wanted |
 //! | [`review`] | asks the servers which rights the agent lacks |
@@ -43,7 +47,9 @@ pub mod dispatch;
 mod drift;
 pub mod events;
 pub mod explain;
+mod explained;
 pub mod export;
+mod kinds;
 mod notices;
 mod numbers;
 pub mod observing;
@@ -53,6 +59,7 @@ mod overview;
 pub mod passes;
 mod pausing;
 pub mod plan;
+mod planning;
 pub mod process;
 pub mod publication;
 pub mod publishing;
@@ -66,6 +73,7 @@ pub mod startup;
 pub mod sweep;
 pub mod switch;
 mod synced;
+mod trial;
 pub mod workspaces;
 
 #[cfg(test)]

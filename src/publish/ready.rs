@@ -1,8 +1,10 @@
-//! The conditions `Ready` and `Authorized` of a published resource, derived from the known facts.
+//! The conditions `Ready`, `Authorized` and `Planned` of a published resource, and its plan, derived from the known
+//! facts.
 //!
 //! | reason | status | meaning |
 //! |---|---|---|
 //! | `Pending` | Unknown | the agent has not processed it yet |
+//! | `Planning` | False | nothing is written, as configured; `Planned` and the plan say what would be |
 //! | `KindNotFound` | False | the service cluster does not serve the kind |
 //! | `DiscoveryFailed`, `NoAnswer` | False | a server does not respond; retried |
 //! | `DefinitionNotUsable` | False | the CRD, or the model of the kind, cannot be published |
@@ -19,16 +21,20 @@
 //! | `Synchronizing` | True | published, and objects are synchronized |
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::compiled::Problem;
 use super::pause::Pause;
+use super::types::{PlanStatus, PlannedWrites};
 use hawser_runtime::controller::HeldDeletions;
+use kube_lang::object::merge_patch;
 
 /// The types of the conditions.
 pub const READY: &str = "Ready";
 pub const AUTHORIZED: &str = "Authorized";
+pub const PLANNED: &str = "Planned";
 
 /// The number of problems of one sort in the message; further ones are counted.
 const MAX_SHOWN: usize = 5;
@@ -69,6 +75,18 @@ pub struct Facts {
     pub unwatched_kinds: BTreeSet<String>,
     /// Warnings that block nothing.
     pub warnings: Vec<String>,
+    pub plan: PlanFact,
+}
+
+/// The plan of a published resource.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum PlanFact {
+    /// Not made yet: the stored one stays.
+    #[default]
+    Pending,
+    /// It has none, because the agent writes.
+    Unwanted,
+    Made(Arc<PlanStatus>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +104,8 @@ pub enum SchemaFact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SynchronizationFact {
     Disabled,
+    /// Nothing is written.
+    Planning,
     /// With this many workspaces.
     Enabled(usize),
 }
@@ -165,7 +185,7 @@ pub fn judge(facts: &Facts) -> Verdict {
     }
 }
 
-/// Both verdicts, the second one once the servers have said which rights are missing.
+/// All verdicts: `Authorized` once the servers have said which rights are missing, `Planned` once there is a plan.
 pub fn verdicts(facts: &Facts) -> Vec<Verdict> {
     let rights = facts.lacking.as_ref().map(|lacking| {
         let (status, reason, message) = if lacking.is_empty() {
@@ -190,7 +210,45 @@ pub fn verdicts(facts: &Facts) -> Vec<Verdict> {
             generation: facts.generation,
         }
     });
-    [judge(facts)].into_iter().chain(rights).collect()
+    let plan = match &facts.plan {
+        PlanFact::Made(plan) => Some(planned(plan)),
+        PlanFact::Pending | PlanFact::Unwanted => None,
+    };
+    [judge(facts)]
+        .into_iter()
+        .chain(rights)
+        .chain(plan)
+        .collect()
+}
+
+fn planned(plan: &PlanStatus) -> Verdict {
+    let PlannedWrites {
+        made,
+        changed,
+        deleted,
+        held,
+        refused,
+    } = plan.total;
+    let mut sentences = vec![format!(
+        "the agent would create {made}, change {changed} and delete {deleted} objects, hold {held} deletions, and have \
+         {refused} refused"
+    )];
+    if plan.unplanned > 0 {
+        sentences.push(format!("{} objects are not in the plan", plan.unplanned));
+    }
+    sentences.extend(plan.problems.iter().cloned());
+    let (status, reason) = if plan.problems.is_empty() {
+        ("True", "Complete")
+    } else {
+        ("False", "Incomplete")
+    };
+    Verdict {
+        condition: PLANNED,
+        status,
+        reason,
+        message: cut(sentences.join("; ")),
+        generation: plan.observed_generation,
+    }
 }
 
 fn paused(facts: &Facts) -> Vec<String> {
@@ -222,6 +280,10 @@ fn orphans(facts: &Facts) -> Option<String> {
 
 fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
     let mut troubles = Vec::new();
+    if facts.synchronization == SynchronizationFact::Planning {
+        let told = "the agent only plans, as configured: the condition Planned and status.plan say what it would write";
+        troubles.push(("Planning", told.to_owned()));
+    }
     let published = match &facts.schema {
         SchemaFact::Failed { reason, message } => {
             troubles.push((*reason, message.clone()));
@@ -233,7 +295,7 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
     let (mistakes, _) = rules(facts);
     if !mistakes.is_empty() {
         let told = some(mistakes.into_iter());
-        let published = if published {
+        let published = if published && troubles.is_empty() {
             "the API is published, but "
         } else {
             ""
@@ -279,7 +341,7 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
 
 fn fine(synchronization: SynchronizationFact) -> (&'static str, String) {
     match synchronization {
-        SynchronizationFact::Disabled => (
+        SynchronizationFact::Disabled | SynchronizationFact::Planning => (
             "SynchronizationDisabled",
             "objects are not synchronized, as configured".to_owned(),
         ),
@@ -329,11 +391,14 @@ fn cut(mut message: String) -> String {
 
 /// The merge patch that updates a status; `None` if it is up to date. The time of the last transition changes only with
 /// the condition's status; conditions of others stay.
-pub fn patch(status: &Value, verdicts: &[Verdict], now: &str) -> Option<Value> {
+pub fn patch(status: &Value, verdicts: &[Verdict], plan: &PlanFact, now: &str) -> Option<Value> {
     let generation = verdicts.first()?.generation;
     let before = status["conditions"].as_array().cloned();
     let before = before.unwrap_or_default();
     let mut conditions = before.clone();
+    if *plan == PlanFact::Unwanted {
+        conditions.retain(|one| one["type"] != PLANNED);
+    }
     for verdict in verdicts {
         let mut after = json!({
             "type": verdict.condition, "status": verdict.status, "reason": verdict.reason,
@@ -351,12 +416,29 @@ pub fn patch(status: &Value, verdicts: &[Verdict], now: &str) -> Option<Value> {
             None => conditions.push(after),
         }
     }
-    if status["observedGeneration"] == generation && conditions == before {
+    let plan = plan_patch(&status["plan"], plan);
+    if status["observedGeneration"] == generation && conditions == before && plan.is_none() {
         return None;
     }
-    Some(json!({
-        "status": {"observedGeneration": generation, "conditions": conditions},
-    }))
+    let mut patch = json!({"observedGeneration": generation, "conditions": conditions});
+    if let Some(plan) = plan {
+        patch["plan"] = plan;
+    }
+    Some(json!({ "status": patch }))
+}
+
+/// The part of the patch that updates the plan; `None` if it is up to date.
+fn plan_patch(before: &Value, plan: &PlanFact) -> Option<Value> {
+    match plan {
+        PlanFact::Pending => None,
+        PlanFact::Unwanted => (!before.is_null()).then_some(Value::Null),
+        PlanFact::Made(plan) => {
+            let fields = |plan: &Value| plan.as_object().cloned().unwrap_or_default();
+            let diff: Map<String, Value> =
+                merge_patch::diff(&fields(before), &fields(&json!(**plan)));
+            (!diff.is_empty()).then(|| diff.into())
+        }
+    }
 }
 
 #[cfg(test)]

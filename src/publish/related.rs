@@ -240,7 +240,7 @@ fn after_deletion(
     Ok(gone)
 }
 
-/// Links of the records of a memory, beside the rules for wanted objects. From now on, only these records are claimed.
+/// Links of the records of a memory, beside the rules for wanted objects.
 fn leftover_links<T: Default>(
     subject: &Subject,
     rules: &ObjectRules,
@@ -267,7 +267,6 @@ fn leftover_links<T: Default>(
         memory: &memory,
         by: &by,
     };
-    left.claim_recorded();
     links(&left)
 }
 

@@ -32,12 +32,14 @@ mod drift;
 pub mod manifest;
 mod mutation;
 mod null;
+mod plan;
 mod related;
 mod selector;
 
 pub use condition::Condition;
 pub use drift::{DriftRule, DriftTreatment};
 pub use mutation::{MutationSpec, ResourceMutation};
+pub use plan::{PlanStatus, PlannedExport, PlannedReason, PlannedWrites, WorkspacePlan};
 pub use related::{
     LegacyKind, Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
 };
@@ -74,6 +76,13 @@ pub use selector::{LabelSelector, Requirement};
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status",
         description = "Whether the API is published and synchronized."
+    ),
+    printcolumn(
+        name = "Mode",
+        type_ = "string",
+        json_path = ".spec.mode",
+        priority = 1,
+        description = "Whether the agent writes, or only plans."
     ),
     printcolumn(
         name = "Age",
@@ -113,6 +122,10 @@ pub struct PublishedResourceSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub related: Vec<RelatedSpec>,
+    /// Whether the agent writes what this object asks for: with `Sync` it does; with `Plan` it
+    /// writes nothing but the status of this object, which shows what it would write. Default: Sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// Enables or disables the synchronization of objects. Default: enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synchronization: Option<Synchronization>,
@@ -220,6 +233,14 @@ pub struct Projection {
 pub enum Scope {
     Cluster,
     Namespaced,
+}
+
+/// Whether the agent writes, or only plans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Mode {
+    #[default]
+    Sync,
+    Plan,
 }
 
 /// Whether objects are synchronized.
@@ -367,12 +388,20 @@ pub struct PublishedResourceStatus {
     )]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+    /// What the agent would write, if the mode is `Plan`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanStatus>,
 }
 
 impl PublishedResourceSpec {
     /// Whether objects are to be synchronized; a missing block means yes.
     pub fn synchronizes(&self) -> bool {
         self.synchronization.as_ref().is_none_or(|s| s.enabled)
+    }
+
+    /// Whether nothing but the status of the published resource is written.
+    pub fn plans_only(&self) -> bool {
+        self.mode == Some(Mode::Plan)
     }
 
     pub fn safety(&self) -> Safety {

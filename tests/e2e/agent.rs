@@ -92,6 +92,7 @@ mod ownership;
 mod pause;
 mod plan;
 mod plane;
+mod planning;
 mod process;
 mod publishing;
 mod races;

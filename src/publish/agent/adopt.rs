@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::explain::{DueWrite, Explained, Explainer};
+use super::explain::Explainer;
+use super::explained::{DueWrite, Explained};
 use super::plan::ChangePlan;
 use super::publication::Publication;
 use crate::explain::REDACTED;
@@ -107,7 +108,7 @@ impl Explainer {
         if class == Class::Settled && !explained.adopts || explained.left_out_by.is_some() {
             return None;
         }
-        let source = self.present(&explained.object)?;
+        let source = self.trials.present(&explained.object)?;
         let running = self.agent.dispatch.running();
         let mut publications = running.values();
         let publication = publications.find(|one| one.plan.name == explained.published_resource)?;
@@ -158,7 +159,10 @@ impl Explainer {
 
     /// Whether the state records this object as the copy: it is, even if somebody removed its labels.
     fn is_recorded(&self, explained: &Explained, existing: &Object) -> bool {
-        let state = explained.state.as_ref().and_then(|key| self.present(key));
+        let state = explained
+            .state
+            .as_ref()
+            .and_then(|key| self.trials.present(key));
         let records = state.map(|state| memory::codec::copies(&state));
         let primary = LinkId::new(PRIMARY);
         let mut records = records.into_iter().flatten();

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::schemas::{CrdPrint, PUBLISHED_RESOURCES};
-use crate::publish::ready::{self, Facts, READY, Verdict};
+use crate::publish::ready::{self, Facts, PlanFact, READY, Verdict};
 use hawser_runtime::cluster::connection::{Call, CallError, Connection, RequestError};
 use kube_lang::object::Object;
 
@@ -100,6 +100,7 @@ enum SchemaPruning {
 struct Pending {
     name: String,
     verdicts: Vec<Verdict>,
+    plan: PlanFact,
     /// The time of the write.
     due: Instant,
     /// Further changes do not delay the write beyond this time.
@@ -136,7 +137,7 @@ impl Conditions {
         let is_news = current.is_none_or(|current| {
             let status = state.newest(uid, &current);
             // The time does not matter here: a patch exists only if something else changes.
-            ready::patch(status, &verdicts, "").is_some()
+            ready::patch(status, &verdicts, &facts.plan, "").is_some()
         });
         let now = Instant::now();
         match state.open.entry(uid.to_owned()) {
@@ -145,8 +146,9 @@ impl Conditions {
             }
             Entry::Occupied(mut open) => {
                 let open = open.get_mut();
-                if open.verdicts != verdicts {
+                if (&open.verdicts, &open.plan) != (&verdicts, &facts.plan) {
                     open.verdicts = verdicts;
+                    open.plan = facts.plan.clone();
                     open.failures = 0;
                     open.due = (now + self.quiet.after).min(open.latest);
                 }
@@ -156,6 +158,7 @@ impl Conditions {
                 vacant.insert(Pending {
                     name: name.to_owned(),
                     verdicts,
+                    plan: facts.plan.clone(),
                     due: now + self.quiet.after,
                     latest: now + self.quiet.most,
                     failures: 0,
@@ -220,7 +223,8 @@ impl Conditions {
                 return;
             }
             let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            ready::patch(state.newest(uid, &current), &pending.verdicts, &now)
+            let status = state.newest(uid, &current);
+            ready::patch(status, &pending.verdicts, &pending.plan, &now)
         };
         let Some(patch) = patch else { return };
         let path = format!("{PUBLISHED_RESOURCES}/{}/status", pending.name);

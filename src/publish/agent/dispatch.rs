@@ -36,7 +36,7 @@ pub struct Dispatch {
     at_work: AtomicBool,
     events: mpsc::UnboundedSender<ControlEvent>,
     /// The state of related objects that published resources share.
-    pub related: RelatedShared,
+    pub related: Arc<RelatedShared>,
     names: Arc<ResourceNames>,
     /// The kinds whose events go to the control loop.
     control: Vec<Arc<Gvk>>,
@@ -61,7 +61,7 @@ impl Dispatch {
             running: RwLock::default(),
             at_work: AtomicBool::new(false),
             events,
-            related: RelatedShared::new(namespace),
+            related: Arc::new(RelatedShared::new(namespace)),
             names: Arc::clone(names),
             control,
         };
@@ -238,6 +238,10 @@ impl Dispatch {
     fn add(&self, id: SubjectId, urgency: Urgency) {
         if !self.is_at_work() {
             return;
+        }
+        let publication = self.publication(&id.publication);
+        if let Some(publication) = publication.filter(|one| one.plan.plans_only) {
+            return publication.note_change();
         }
         // Objects of workspaces that do not take part are queued when their workspace does.
         if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {

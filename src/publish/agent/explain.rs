@@ -1,8 +1,7 @@
 //! Explains objects: what the agent would do about each of them now, and why.
 //!
-//! An [`Explainer`] fills the caches and compiles the rules like a standby, then runs the agent's passes. It sends
-//! reads, and sends each write as a dry run, so that a server's refusal becomes the reason. The rest of the pass finds
-//! the result of a dry run in memory. Nothing changes on either side.
+//! An [`Explainer`] fills the caches and compiles the rules like a standby, then tries the agent's passes: it sends
+//! reads, and each write as a dry run, so that a server's refusal becomes the reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,35 +10,28 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conditions::untrue;
+pub use super::explained::{DueWrite, Explained, ExplainedLink};
 use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
-use super::passes::{ObjectPass, Passes};
+use super::passes::Passes;
 use super::plan;
-use super::process::{Agent, AgentError, Connections, LOOK_ROUND};
-use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
+use super::process::{Agent, AgentError, Connections};
+use super::publication::{Publication, SubjectId};
 use super::publishing::published_resource_kind;
 use super::startup::{StartError, in_workspace, locate};
-pub use crate::explain::DueWrite;
-use crate::explain::{is_of_kind, try_pass};
+use super::trial::{DriftFinding, Trials};
+use crate::explain::is_of_kind;
 use crate::publish::marks::Remote;
-use crate::publish::related;
-use crate::publish::rules::{PRIMARY, drift_policy};
 use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::events;
-use hawser_runtime::controller::{self, PassDialect as _};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
-use hawser_sync::link::DriftPolicy;
-use hawser_sync::reason::Class;
-use hawser_sync::{
-    Dialect, DriftedField, Effect, Key, LinkId, Outcome, Reason, Report, Request, Scope, Seen,
-    Step, Store as _, Subject, View,
-};
-use kube_lang::object::{Gvk, Object};
+use hawser_sync::{Scope, Seen, Store as _};
+use kube_lang::object::Gvk;
 
 /// The time limit for finding kcp, and then for filling the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -86,41 +78,6 @@ pub struct Selection {
     pub workspace: Option<String>,
 }
 
-/// An object, and what the agent would do about it.
-#[derive(Debug)]
-pub struct Explained {
-    pub published_resource: String,
-    /// The object of the workspace.
-    pub object: Key,
-    /// The path of its workspace, if the agent knows it.
-    pub path: Option<String>,
-    /// The pauses in force. Writes that they hold are still listed as due.
-    pub pauses: Vec<String>,
-    /// The filter that leaves the object out.
-    pub left_out_by: Option<&'static str>,
-    /// The state Secret of the object.
-    pub state: Option<Key>,
-    /// Whether the state Secret exists.
-    pub has_state: bool,
-    /// The fields of the copy that other writers changed, if they were asked for.
-    pub drift: Vec<DriftedField>,
-    /// Whether an existing object would become the copy.
-    pub adopts: bool,
-    /// The most serious reason first.
-    pub links: Vec<ExplainedLink>,
-    /// The writes that are due, in the order in which they would be sent.
-    pub due: Vec<DueWrite>,
-}
-
-/// The object itself, or one that travels with it.
-#[derive(Debug)]
-pub struct ExplainedLink {
-    /// The related entry; `None` for the object itself.
-    pub entry: Option<String>,
-    pub reason: Reason,
-    pub copy: Option<Key>,
-}
-
 /// The leader.
 #[derive(Debug)]
 pub enum Leader {
@@ -136,30 +93,9 @@ pub enum Leader {
 pub struct Explainer {
     pub(super) agent: Agent,
     passes: Arc<Passes>,
+    pub(super) trials: Trials,
     pub(super) planes: Connections,
     _publishing: AbortOnDropHandle<()>,
-}
-
-impl Explained {
-    /// Whether the object is in sync.
-    pub fn is_in_step(&self) -> bool {
-        self.due.is_empty() && self.reason().code.class() == Class::Settled
-    }
-
-    /// The most serious reason.
-    pub fn reason(&self) -> Reason {
-        let settled = || Reason::from(hawser_sync::Code::NoSource);
-        let first = self.links.first().map(|link| link.reason.clone());
-        match first.unwrap_or_else(settled) {
-            reason if reason.code.class() == Class::Settled && !self.due.is_empty() => {
-                match self.pauses.first() {
-                    Some(pause) => Reason::new(hawser_sync::Code::Paused, pause.clone()),
-                    None => hawser_sync::Code::Working.into(),
-                }
-            }
-            reason => reason,
-        }
-    }
 }
 
 impl Explainer {
@@ -182,41 +118,29 @@ impl Explainer {
         }
         let publishing = tokio::spawn(Arc::clone(&agent.publishing).work());
         let passes = agent.passes(&events::line(Timestamp::now).0);
-        let explainer = Self {
+        let publishing = AbortOnDropHandle::new(publishing);
+        let filled = async {
+            agent.control_listed().await;
+            agent.publishing.filled().await;
+        };
+        if timeout(PATIENCE, filled).await.is_err() {
+            return Err(ExplainError::Unlisted(unseen(&agent)));
+        }
+        let trials = Trials::new(&passes, &agent.router, &agent.publishing).await;
+        Ok(Self {
             agent,
             passes,
+            trials,
             planes,
-            _publishing: AbortOnDropHandle::new(publishing),
-        };
-        if timeout(PATIENCE, explainer.filled()).await.is_err() {
-            return Err(ExplainError::Unlisted(explainer.unseen()));
-        }
-        Ok(explainer)
+            _publishing: publishing,
+        })
     }
 
-    /// Waits until everything is listed and the workspaces that take part are known.
-    async fn filled(&self) {
-        self.agent.control_listed().await;
-        let mut engaged = usize::MAX;
-        // Bindings are handled one by one after their list: waits until a round adds no workspace.
-        while !self.agent.publishing.is_complete() || engaged != self.agent.workspaces.engaged() {
-            engaged = self.agent.workspaces.engaged();
-            sleep(LOOK_ROUND).await;
-        }
-    }
-
-    fn unseen(&self) -> String {
-        let running = self.agent.dispatch.running();
-        let unseen = running.values().flat_map(|publication| {
-            let (unseen, unwatched) = (publication.unseen(), publication.unwatched_kinds());
-            unseen.into_iter().chain(unwatched)
-        });
-        let unseen: BTreeSet<String> = unseen.collect();
-        let unseen: Vec<_> = unseen.into_iter().collect();
-        if unseen.is_empty() {
-            return "a server is slow".to_owned();
-        }
-        unseen.join("; ")
+    /// Trials of a plan: with the claims that are known now, and with brakes.
+    pub(super) async fn trials_of_plan(&self) -> Trials {
+        let (router, publishing) = (&self.agent.router, &self.agent.publishing);
+        let trials = Trials::new(&self.passes, router, publishing).await;
+        trials.with_brakes(publishing)
     }
 
     /// The conditions of published resources that are not true: the resource, the type, and the message.
@@ -283,7 +207,7 @@ impl Explainer {
         };
         let selected = self.selected(selection).await?;
         let explained = futures::stream::iter(selected)
-            .map(|(publication, id)| async move { self.one(&publication, &id, drift).await })
+            .map(|(publication, id)| async move { self.trials.one(&publication, &id, drift).await })
             .buffered(TOGETHER)
             .filter_map(std::future::ready);
         Ok(explained.collect().await)
@@ -379,123 +303,6 @@ impl Explainer {
         };
         Ok(selected.into_iter().filter_map(with_publication).collect())
     }
-
-    /// The path of a workspace, if the agent knows it.
-    pub(super) fn path_of(&self, cluster: &str) -> Option<String> {
-        let kcp = &self.agent.sides.kcp;
-        let key = Scope::new(kcp, &logical_cluster_kind(), cluster).key(None, "cluster");
-        let found = self.present(&key)?;
-        found.annotation("kcp.io/path").map(str::to_owned)
-    }
-
-    /// The object in the cache.
-    pub(super) fn present(&self, key: &Key) -> Option<Arc<Object>> {
-        match self.agent.cache.get(key) {
-            Seen::Present(object) => Some(object),
-            Seen::Absent | Seen::Unknown => None,
-        }
-    }
-
-    /// `None` if the object is not of a bound workspace.
-    pub(super) async fn one(
-        &self,
-        publication: &Arc<Publication>,
-        id: &SubjectId,
-        drift: DriftFinding,
-    ) -> Option<Explained> {
-        if drift == DriftFinding::All {
-            self.agent.router.names.keep_authors(publication);
-        }
-        let pass = controller::Dialect::begin(&self.passes, id)?;
-        pass.prepare().await;
-        let front = ExplainedPass { pass: &pass, drift };
-        let (router, cache) = (&*self.agent.router, &*self.agent.cache);
-        let (report, due) = try_pass(&pass, &front, router, cache).await;
-        let drift = drifted(&report);
-        let is_adoption = |(link, effect): &(Option<LinkId>, Effect)| {
-            let is_primary = link.as_ref().is_some_and(|link| *link.0 == *PRIMARY);
-            is_primary && *effect == Effect::Adopted
-        };
-        let adopts = report.happened.iter().any(is_adoption);
-        let mut links: Vec<_> = report
-            .outcomes
-            .into_iter()
-            .map(ExplainedLink::from)
-            .collect();
-        links.sort_by_key(|link| std::cmp::Reverse(link.reason.code.class()));
-        let kcp = &self.agent.sides.kcp;
-        let namespace = id.namespace.as_deref().map(|namespace| {
-            self.present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
-        });
-        let left_out_by = self
-            .present(&pass.anchor)
-            .filter(|object| !object.in_deletion())
-            .and_then(|object| {
-                let namespace = namespace.flatten();
-                publication
-                    .compiled()
-                    .left_out_by(&object, namespace.as_deref())
-            });
-        let state = pass.state_key();
-        Some(Explained {
-            published_resource: publication.plan.name.clone(),
-            object: pass.anchor.clone(),
-            path: self.path_of(&id.cluster),
-            pauses: pass.pauses(),
-            left_out_by,
-            has_state: state.as_ref().and_then(|key| self.present(key)).is_some(),
-            state,
-            drift,
-            adopts,
-            links,
-            due,
-        })
-    }
-}
-
-/// The drift that a pass finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DriftFinding {
-    /// The drift that the agent reverts or reports.
-    AsConfigured,
-    /// Drift that is kept, too.
-    All,
-}
-
-/// A pass of the agent that may find more drift.
-struct ExplainedPass<'a> {
-    pass: &'a ObjectPass,
-    drift: DriftFinding,
-}
-
-impl Dialect for ExplainedPass<'_> {
-    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
-        let mut subject = self.pass.subject(view)?;
-        let compiled = self.pass.publication.compiled();
-        let mut links = subject.links.iter_mut();
-        if self.drift == DriftFinding::All
-            && let Some(primary) = links.find(|link| *link.id.0 == *PRIMARY)
-        {
-            primary.policy.drift = Some(DriftPolicy {
-                finds_kept: true,
-                ..drift_policy(compiled)
-            });
-        }
-        Ok(subject)
-    }
-
-    fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
-        self.pass.report(subject, outcomes, view)
-    }
-}
-
-/// The drift at the end of a pass, and the drift that it reverted.
-fn drifted(report: &Report) -> Vec<DriftedField> {
-    let mut fields = report.reverted.clone();
-    let found = report.outcomes.iter().filter_map(|one| one.drift.as_ref());
-    fields.extend(found.flat_map(|drift| drift.fields.clone()));
-    fields.sort_by(|a, b| a.keys.cmp(&b.keys));
-    fields
 }
 
 impl Selection {
@@ -512,18 +319,17 @@ impl Selection {
     }
 }
 
-impl From<Outcome> for ExplainedLink {
-    fn from(outcome: Outcome) -> Self {
-        let entry = if *outcome.link.0 == *PRIMARY {
-            None
-        } else {
-            let entry = related::entry_of(&outcome.link);
-            Some(entry.unwrap_or_else(|| outcome.link.0.to_string()))
-        };
-        Self {
-            entry,
-            reason: outcome.reason,
-            copy: outcome.copy,
-        }
+/// The kinds that were not listed, as text.
+fn unseen(agent: &Agent) -> String {
+    let running = agent.dispatch.running();
+    let unseen = running.values().flat_map(|publication| {
+        let (unseen, unwatched) = (publication.unseen(), publication.unwatched_kinds());
+        unseen.into_iter().chain(unwatched)
+    });
+    let unseen: BTreeSet<String> = unseen.collect();
+    let unseen: Vec<_> = unseen.into_iter().collect();
+    if unseen.is_empty() {
+        return "a server is slow".to_owned();
     }
+    unseen.join("; ")
 }

@@ -15,7 +15,7 @@ use super::numbers::AgentMetrics;
 use super::observing::CONTROLLER;
 use super::pausing::PauseNotes;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
-use super::related::Presence;
+use super::related::{Presence, RelatedShared};
 use super::retraction::DeletionState;
 use super::workspaces::Workspaces;
 use crate::publish::marks;
@@ -33,8 +33,8 @@ use hawser_sync::Question;
 use hawser_sync::link::Fate;
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Code, Dialect, Failure, Fingerprint, FingerprintSource as _, Key, Outcome, Request,
-    Scope, Seen, Step, Subject, View,
+    Answer, Code, Dialect, Failure, Fingerprint, FingerprintSource as _, Key, Outcome, Report,
+    Request, Scope, Seen, Step, Subject, View,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -45,15 +45,17 @@ pub const WORKERS: usize = 64;
 const LARGE: usize = 256 << 10;
 
 /// The state that all passes share.
+#[derive(Clone)]
 pub struct Passes {
     pub sides: Sides,
     pub cache: Arc<Cache>,
     pub dispatch: Arc<Dispatch>,
+    pub related: Arc<RelatedShared>,
     pub workspaces: Arc<Workspaces>,
     pub metrics: Arc<Metrics>,
     pub numbers: Arc<AgentMetrics>,
     pub announcer: Announcer,
-    pub bindings: BindingReader,
+    pub bindings: Arc<BindingReader>,
     /// The longest pause of a consumer.
     pub longest_pause: SignedDuration,
     /// Notified when the conditions of owners may change.
@@ -66,8 +68,23 @@ impl controller::Dialect for Passes {
 
     const REFUSED: Option<Duration> = Some(Duration::from_mins(1));
 
-    /// `None` if something that the pass needs is unknown, or if the object does not take part.
     fn begin(self: &Arc<Self>, id: &SubjectId) -> Option<ObjectPass> {
+        self.pass(id)
+            .filter(|pass| !pass.publication.plan.plans_only)
+    }
+
+    fn learned(&self, by: &SubjectId, change: &Change) {
+        self.dispatch.learned(by, change);
+    }
+
+    fn worked(&self, waited: Duration, took: Duration, outcome: Option<queue::Outcome>) {
+        self.metrics.worked(CONTROLLER, waited, took, outcome);
+    }
+}
+
+impl Passes {
+    /// `None` if something that the pass needs is unknown, or if the object does not take part.
+    pub(super) fn pass(self: &Arc<Self>, id: &SubjectId) -> Option<ObjectPass> {
         let publication = self.dispatch.publication(&id.publication)?;
         // Objects that are not completely known are queued by their list, or when their workspace takes part.
         let source = self.cache.source(&self.sides.kcp, &id.cluster)?;
@@ -82,14 +99,6 @@ impl controller::Dialect for Passes {
             trace: Mutex::default(),
             publication,
         })
-    }
-
-    fn learned(&self, by: &SubjectId, change: &Change) {
-        self.dispatch.learned(by, change);
-    }
-
-    fn worked(&self, waited: Duration, took: Duration, outcome: Option<queue::Outcome>) {
-        self.metrics.worked(CONTROLLER, waited, took, outcome);
     }
 }
 
@@ -232,12 +241,7 @@ impl PassDialect for ObjectPass {
         if publication.passed(id, copies, is_contested) || is_news {
             self.passes.owners.send_replace(());
         }
-        let cache = &*self.passes.cache;
-        let presence = match cache.fingerprint(&Question::Object(self.anchor.clone())) {
-            Some(Fingerprint::ABSENT) => Presence::Gone,
-            Some(_) | None => Presence::There,
-        };
-        if publication.note_related(id, report, presence, cache) {
+        if self.note_related(report) {
             let queue = &self.passes.dispatch.subjects.queue;
             queue.add(id.clone(), ended.urgency);
         }
@@ -266,6 +270,17 @@ impl PassDialect for ObjectPass {
 }
 
 impl ObjectPass {
+    /// Records what the pass asked for. Returns whether something of it changed without being reported.
+    pub(super) fn note_related(&self, report: &Report) -> bool {
+        let cache = &*self.passes.cache;
+        let presence = match cache.fingerprint(&Question::Object(self.anchor.clone())) {
+            Some(Fingerprint::ABSENT) => Presence::Gone,
+            Some(_) | None => Presence::There,
+        };
+        self.publication
+            .note_related(&self.id, report, presence, cache)
+    }
+
     /// An object that passes depend on; it is read if it is unknown.
     fn known(view: &dyn View, key: Key) -> Result<Option<Arc<Object>>, Vec<Request>> {
         match view.get(&key) {
@@ -337,12 +352,12 @@ impl Dialect for ObjectPass {
             && !self.wanted(object, view)?
         {
             let (rules, plain) = self.plain(None);
-            let ledger = self.passes.dispatch.related.ledger();
+            let ledger = self.passes.related.ledger();
             return Ok(related::unwanted(plain, &rules, ledger, view));
         }
         let path = self.path(&anchor, view)?;
         let (rules, plain) = self.plain(path.as_deref());
-        let shared = &self.passes.dispatch.related;
+        let shared = &self.passes.related;
         let (kinds, published) = (self.publication.related_kinds(), shared.published());
         let around = shared.around(&kinds, &published);
         let mut subject = related::extend(plain, &rules, around, view)?;

@@ -1,29 +1,28 @@
 //! The effect of changed published resources on the export and on every object.
 //!
-//! A plan runs [`explain`](super::explain) over all objects, with the changed published resources instead of the stored
-//! ones. A pass does not see the writes of other passes; this module resolves creates of one object by several of them.
+//! A plan tries the passes of all objects, with the changed published resources instead of the stored ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::explain::{
-    DriftFinding, DueWrite, ExplainError, Explained, Explainer, Selection, TOGETHER,
-};
+use super::explain::{ExplainError, Explainer, Selection, TOGETHER};
+use super::explained::{DueWrite, Explained};
 use super::export::WatchedExport;
 use super::process::{Agent, LOOK_ROUND};
-use super::publication::{Publication, namespace_kind};
+use super::publication::Publication;
 use super::publishing::Publishing;
 use crate::publish::export::{ExportedResource, merge};
 use crate::publish::ready::{Facts, SchemaFact};
 use hawser_sync::reason::Class;
-use hawser_sync::{Key, Seen, Store as _};
+use hawser_sync::{Seen, Store as _};
 use kube_lang::object::Object;
+
+pub(super) mod summary;
 
 /// The time limit for listing the objects of a changed published resource. Objects that no workspace serves yet are
 /// never listed.
@@ -72,6 +71,8 @@ pub struct WriteCounts {
     pub made: usize,
     pub changed: usize,
     pub deleted: usize,
+    /// Deletions that the agent would hold.
+    pub held: usize,
     /// Writes that a server refuses, and links that cannot be synchronized.
     pub refused: usize,
 }
@@ -96,7 +97,12 @@ pub(super) fn stand_ins(
     Ok(planned)
 }
 
+/// A document as it would be stored with the mode `Sync`.
 fn as_stored(document: &Value, stored: Option<&Object>) -> Value {
+    let mut document = document.clone();
+    if let Some(spec) = document["spec"].as_object_mut() {
+        spec.remove("mode");
+    }
     let Some(stored) = stored else {
         let mut new = document.clone();
         let name = &document["metadata"]["name"];
@@ -162,66 +168,29 @@ impl Publishing {
         }
     }
 
+    /// Waits until everything is listed and the workspaces that take part are known.
+    pub(super) async fn filled(&self) {
+        let mut engaged = usize::MAX;
+        // Bindings are handled one by one after their list: waits until a round adds no workspace.
+        while !self.is_complete() || engaged != self.workspaces.engaged() {
+            engaged = self.workspaces.engaged();
+            sleep(LOOK_ROUND).await;
+        }
+    }
+
     fn facts(&self, name: &str) -> Option<Facts> {
         self.known.lock().get(name).map(|known| known.facts.clone())
     }
-}
 
-impl Explainer {
-    /// The effect on the selected objects, on the export, and on the published resources of the files.
-    pub async fn plan(&self, selection: &Selection) -> Result<ChangePlan, ExplainError> {
-        let running = self.agent.dispatch.running();
-        let names: Vec<Arc<str>> = self.planned_names();
-        let planned = |publication: &&Arc<Publication>| {
-            names.iter().any(|name| **name == *publication.plan.name)
-        };
-        let awaited: Vec<_> = running.values().filter(planned).cloned().collect();
-        // Publications that are not listed by then are reported.
-        let _ = timeout(LISTED, listed(&awaited)).await;
-        let selected = self.selected(selection).await?;
-        let mut objects = Vec::new();
-        let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
-        let mut found = futures::stream::iter(selected)
-            .map(|(publication, id)| async move {
-                let explained = self
-                    .one(&publication, &id, DriftFinding::AsConfigured)
-                    .await;
-                explained.ok_or_else(|| publication.plan.name.clone())
-            })
-            .buffered(TOGETHER);
-        while let Some(found) = found.next().await {
-            match found {
-                Ok(explained) => objects.push(explained),
-                Err(name) => *unplanned.entry(name).or_default() += 1,
-            }
-        }
-        in_turn(&mut objects);
-        let resources = names.iter().map(|name| {
-            let publication = awaited.iter().find(|one| *one.plan.name == **name);
-            let count = unplanned.get(&**name).copied().unwrap_or_default();
-            self.resource(name, publication.map(Arc::as_ref), count)
-        });
-        Ok(ChangePlan {
-            resources: resources.collect(),
-            export: self.export(),
-            objects,
-        })
-    }
-
-    fn planned_names(&self) -> Vec<Arc<str>> {
-        let planned = self.agent.publishing.planned.get().into_iter();
-        planned.flat_map(BTreeMap::keys).cloned().collect()
-    }
-
-    pub(super) fn resource(
+    /// The effect on one published resource.
+    pub(super) fn change_of(
         &self,
         name: &str,
         publication: Option<&Publication>,
         unplanned: usize,
     ) -> ResourceChange {
-        let publishing = &self.agent.publishing;
-        let stored = publishing.stored(name);
-        let facts = publishing.facts(name).unwrap_or_default();
+        let stored = self.stored(name);
+        let facts = self.facts(name).unwrap_or_default();
         let recorded = stored.as_ref().and_then(|stored| {
             let recorded = stored.as_value()["status"]["resourceSchemaName"].as_str()?;
             Some(recorded.to_owned())
@@ -253,11 +222,13 @@ impl Explainer {
         }
     }
 
-    fn export(&self) -> ExportChange {
-        let publishing = &self.agent.publishing;
-        let name = publishing.export.clone();
-        let channels = self.agent.exporter.as_ref().map(|(_, channels)| channels);
-        let seen = channels.map(|channels| channels.export.borrow().clone());
+    /// The effect of these resources on the export.
+    pub(super) fn export_change(
+        &self,
+        seen: Option<&WatchedExport>,
+        published: &[ExportedResource<'_>],
+    ) -> ExportChange {
+        let name = self.export.clone();
         let Some(WatchedExport::Present(export)) = seen else {
             let problems = vec!["the APIExport cannot be read".to_owned()];
             return ExportChange {
@@ -266,16 +237,7 @@ impl Explainer {
                 ..ExportChange::default()
             };
         };
-        let members = publishing.members.borrow().clone().unwrap_or_default();
-        let published = members.iter().filter_map(|member| {
-            Some(ExportedResource {
-                schema: member.schema.as_deref()?,
-                needs: &member.needs,
-            })
-        });
-        let published: Vec<_> = published.collect();
-        let agent = &self.agent.options.agent_name;
-        match merge(&export, agent, &published, &[]) {
+        match merge(export, &self.options.agent_name, published, &[]) {
             Ok(merged) => ExportChange {
                 name,
                 added_schemas: merged.added_schemas,
@@ -296,6 +258,64 @@ impl Explainer {
     }
 }
 
+impl Explainer {
+    /// The effect on the selected objects, on the export, and on the published resources of the files.
+    pub async fn plan(&self, selection: &Selection) -> Result<ChangePlan, ExplainError> {
+        let running = self.agent.dispatch.running();
+        let names: Vec<Arc<str>> = self.planned_names();
+        let planned = |publication: &&Arc<Publication>| {
+            names.iter().any(|name| **name == *publication.plan.name)
+        };
+        let awaited: Vec<_> = running.values().filter(planned).cloned().collect();
+        // Publications that are not listed by then are reported.
+        let _ = timeout(LISTED, listed(&awaited)).await;
+        let mut selected = self.selected(selection).await?;
+        // Nothing is written for those that only plan.
+        selected.retain(|(publication, _)| !publication.plan.plans_only);
+        let mut objects = Vec::new();
+        let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
+        let trials = self.trials_of_plan().await;
+        let take = |found| match found {
+            Ok(explained) => objects.push(explained),
+            Err(name) => *unplanned.entry(name).or_default() += 1,
+        };
+        trials.each(selected, TOGETHER, take).await;
+        objects.sort_by(|a, b| {
+            (&a.published_resource, &a.object).cmp(&(&b.published_resource, &b.object))
+        });
+        let publishing = &self.agent.publishing;
+        let resources = names.iter().map(|name| {
+            let publication = awaited.iter().find(|one| *one.plan.name == **name);
+            let count = unplanned.get(&**name).copied().unwrap_or_default();
+            publishing.change_of(name, publication.map(Arc::as_ref), count)
+        });
+        Ok(ChangePlan {
+            resources: resources.collect(),
+            export: self.export(),
+            objects,
+        })
+    }
+
+    fn planned_names(&self) -> Vec<Arc<str>> {
+        let planned = self.agent.publishing.planned.get().into_iter();
+        planned.flat_map(BTreeMap::keys).cloned().collect()
+    }
+
+    fn export(&self) -> ExportChange {
+        let publishing = &self.agent.publishing;
+        let channels = self.agent.exporter.as_ref().map(|(_, channels)| channels);
+        let seen = channels.map(|channels| channels.export.borrow().clone());
+        let members = publishing.members.borrow().clone().unwrap_or_default();
+        let published = members.iter().filter_map(|member| {
+            Some(ExportedResource {
+                schema: member.schema.as_deref()?,
+                needs: &member.needs,
+            })
+        });
+        publishing.export_change(seen.as_ref(), &published.collect::<Vec<_>>())
+    }
+}
+
 /// Resolves when all objects of these publications are known.
 pub(super) async fn listed(publications: &[Arc<Publication>]) {
     let whole = |publication: &Arc<Publication>| {
@@ -304,27 +324,6 @@ pub(super) async fn listed(publications: &[Arc<Publication>]) {
     };
     while !publications.iter().all(whole) {
         sleep(LOOK_ROUND).await;
-    }
-}
-
-/// Resolves creates of one object by several passes: a namespace is created once, another object belongs to the first.
-fn in_turn(objects: &mut [Explained]) {
-    let mut made: BTreeMap<Key, Key> = BTreeMap::new();
-    for explained in objects {
-        let object = &explained.object;
-        explained.due.retain_mut(|write| {
-            if write.verb != "create" || write.refusal.is_some() {
-                return true;
-            }
-            let Some(first) = made.get(&write.object) else {
-                made.insert(write.object.clone(), object.clone());
-                return true;
-            };
-            write.refusal = Some(format!(
-                "{first} would create an object with this name first"
-            ));
-            write.object.kind != namespace_kind()
-        });
     }
 }
 
@@ -380,7 +379,9 @@ impl WriteCounts {
     fn add(&mut self, explained: &Explained) {
         let mut refused = 0;
         for write in &explained.due {
-            if write.refusal.is_some() {
+            if write.held {
+                self.held += 1;
+            } else if write.refusal.is_some() {
                 refused += 1;
             } else if !is_bookkeeping(explained, write) {
                 match write.verb {

@@ -27,6 +27,7 @@ use super::observing::watch_numbers;
 use super::options::{AgentOptions, Controller, LeaderElection};
 use super::overview::AgentOverview;
 use super::passes::{Passes, WORKERS};
+use super::planning::Planner;
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
 use super::review::{self, Reviewers};
@@ -354,7 +355,7 @@ impl Agent {
             agent: options.agent_name.clone(),
             pace: export::Pace::default(),
             wanted: switch
-                .wanted(|switch, member: &Member| switch.check_selected(&member.name, &member.uid)),
+                .wanted(|switch, member: &Member| switch.check_written(&member.name, &member.uid)),
             count: Box::new(move |count| counted.published(count)),
         };
         let channels = ExportChannels {
@@ -473,7 +474,8 @@ impl Agent {
             sides: self.sides.clone(),
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
-            bindings: BindingReader::new(&self.workspaces),
+            related: Arc::clone(&self.dispatch.related),
+            bindings: Arc::new(BindingReader::new(&self.workspaces)),
             workspaces: Arc::clone(&self.workspaces),
             metrics: Arc::clone(&self.metrics.metrics),
             numbers: Arc::clone(&self.metrics),
@@ -505,6 +507,13 @@ impl Agent {
             forbidden: AtomicBool::new(false),
         };
         let passes = self.passes(&recorder);
+        let channels = self.exporter.as_ref().map(|(_, channels)| channels);
+        let planner = Planner {
+            publishing: Arc::clone(&self.publishing),
+            passes: Arc::clone(&passes),
+            router: Arc::clone(&self.router),
+            export: channels.map(|channels| channels.export.clone()),
+        };
         let controller = PassController::new(
             &passes,
             &self.dispatch.subjects,
@@ -524,6 +533,7 @@ impl Agent {
         let aside = [
             tokio::spawn(sender.run()),
             tokio::spawn(sweep.run()),
+            tokio::spawn(planner.run()),
             tokio::spawn(async move { conditions.run(stopped).await }),
             tokio::spawn(Arc::clone(&self.publishing).watch_export_status()),
             tokio::spawn(review::keep(Arc::clone(&self.publishing), self.reviewers)),

@@ -69,6 +69,8 @@ pub struct Plan {
     pub local_resource: Arc<str>,
     pub remote_resource: Arc<str>,
     pub remote_is_namespaced: bool,
+    /// Nothing is written for it: its objects are planned.
+    pub plans_only: bool,
     /// The pause of all its objects.
     pub pause: Option<Pause>,
 }
@@ -79,6 +81,7 @@ impl Plan {
             && self.local_resource == other.local_resource
             && self.remote_resource == other.remote_resource
             && self.remote_is_namespaced == other.remote_is_namespaced
+            && self.plans_only == other.plans_only
             && self.pause == other.pause
     }
 }
@@ -95,6 +98,8 @@ pub struct Publication {
     pub(super) state: RwLock<PublicationState>,
     /// The definition of a related type may have changed.
     pub(super) redefined: Notify,
+    /// Something that its objects depend on has changed since it was planned.
+    changed: AtomicBool,
     stopped: AtomicBool,
 }
 
@@ -241,6 +246,7 @@ impl Publication {
                 related,
             }),
             redefined: Notify::new(),
+            changed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         };
         publication.watch_related(service, &[], watches);
@@ -638,6 +644,7 @@ impl Publication {
 
     /// Drops the notes about objects of a workspace that is no longer bound.
     pub fn forget(&self, cluster: &str) {
+        self.note_change();
         let mut state = self.state.write();
         state.copies_of.forget_tenant(cluster);
         state
@@ -658,7 +665,20 @@ impl Publication {
         if self.is_stopped() {
             return Err("superseded".to_owned());
         }
+        if self.plan.plans_only {
+            return Err("the mode is Plan".to_owned());
+        }
         Ok(())
+    }
+
+    /// Something that its objects depend on has changed.
+    pub fn note_change(&self) {
+        self.changed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether something has changed since the last call.
+    pub fn take_change(&self) -> bool {
+        self.changed.swap(false, Ordering::SeqCst)
     }
 
     pub fn is_stopped(&self) -> bool {

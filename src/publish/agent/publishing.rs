@@ -18,6 +18,7 @@ use super::dispatch::Dispatch;
 use super::export::{ExportStatus, Member, Members, Progress};
 use super::notices::{self, Notice};
 use super::options::{AgentOptions, Controller};
+use super::planning::plans_only;
 use super::publication::{Plan, Publication};
 use super::router::ResourceNames;
 use super::schemas::{
@@ -27,11 +28,9 @@ use super::switch::Switch;
 use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{AgentIdentity, Compiled, Problem};
-use crate::publish::naming::LocalScope;
 use crate::publish::pause::Pause;
 use crate::publish::publishers::Publisher;
-use crate::publish::ready::{Facts, SchemaFact, SynchronizationFact};
-use crate::publish::related::PublishedKind;
+use crate::publish::ready::{Facts, PlanFact, SchemaFact, SynchronizationFact};
 use crate::publish::rules::Sides;
 use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::cache::{Cache, Change};
@@ -105,16 +104,18 @@ pub struct Publishing {
 
 /// The known state of one published resource.
 pub struct ResourceRecord {
-    uid: Arc<str>,
-    group: String,
+    pub(super) uid: Arc<str>,
+    pub(super) group: String,
     /// The kind of its copies, if it makes any.
-    kind: Option<String>,
+    pub(super) kind: Option<String>,
     /// The name under which it publishes the kind, if it makes copies.
     publisher: Option<Publisher>,
-    member: Member,
+    pub(super) member: Member,
+    /// Nothing but its status is written.
+    pub(super) plans_only: bool,
     pub(super) facts: Facts,
     /// The publication that runs or is about to.
-    running: Option<Arc<Publication>>,
+    pub(super) running: Option<Arc<Publication>>,
 }
 
 impl ResourceRecord {
@@ -147,7 +148,8 @@ impl Publishing {
     pub fn handle(&self, change: &Change) {
         if change.key.kind == published_resource_kind() {
             // Stops an unwanted publication at once, without waiting for the queue.
-            if !self.wants_objects(&change.key.name) {
+            let name = &change.key.name;
+            if !self.wants_objects(name) || self.only_plans_now(name) {
                 self.stop(&change.key.name);
             }
             self.wake(&change.key.name);
@@ -245,7 +247,9 @@ impl Publishing {
 
     /// The problem of one published resource, given all others of its kind.
     fn contested(&self, object: &Object) -> Option<Problem> {
-        let all = self.objects();
+        let mut all = self.objects();
+        // Those that only plan are in nobody's way.
+        all.retain(|one| one.name() == object.name() || !plans_only(one));
         let all: Vec<_> = all.iter().filter_map(|one| self.publisher(one)).collect();
         self.publisher(object)?.problem(&all)
     }
@@ -304,10 +308,12 @@ impl Publishing {
             Some(_) => self.gone(name),
             None => {}
         }
+        let plans_only = plans_only(object);
+        let recorded = recorded.filter(|name| !name.is_empty() && !plans_only);
         let member = Member {
             name: name.to_string(),
             uid: Arc::clone(&uid),
-            schema: recorded.filter(|name| !name.is_empty()).map(str::to_owned),
+            schema: recorded.map(str::to_owned),
             progress: Progress::Pending,
             needs: Arc::default(),
         };
@@ -319,6 +325,7 @@ impl Publishing {
             kind: spec.and_then(|spec| self.copied(spec)),
             publisher: self.publisher(object),
             member,
+            plans_only,
             facts: Facts::default(),
             running: None,
         };
@@ -328,7 +335,7 @@ impl Publishing {
     /// The kind of this resource's copies.
     fn copied(&self, spec: &PublishedResourceSpec) -> Option<String> {
         let kind = &spec.resource.kind;
-        self.synchronizes(spec).then(|| kind.clone())
+        (self.synchronizes(spec) && !spec.plans_only()).then(|| kind.clone())
     }
 
     async fn follow(self: &Arc<Self>, name: &Arc<str>, object: &Object) -> Outcome {
@@ -355,16 +362,23 @@ impl Publishing {
         };
         let needs = Arc::new(Needs::of(&manifest.spec));
         let publisher = self.publisher(object);
-        let mut before = None;
+        let plans_only = manifest.spec.plans_only();
+        let mut before = (None, plans_only);
         self.note(name, |known| {
-            before = std::mem::replace(&mut known.publisher, publisher.clone());
+            before.0 = std::mem::replace(&mut known.publisher, publisher.clone());
+            before.1 = std::mem::replace(&mut known.plans_only, plans_only);
+            match (plans_only, &known.facts.plan) {
+                (true, PlanFact::Unwanted) => known.facts.plan = PlanFact::Pending,
+                (true, PlanFact::Pending | PlanFact::Made(_)) => {}
+                (false, _) => known.facts.plan = PlanFact::Unwanted,
+            }
             known.group.clone_from(&manifest.spec.resource.api_group);
             known.kind = self.copied(&manifest.spec);
             known.facts.generation = manifest.generation;
             known.member.needs = needs;
         });
-        if before != publisher {
-            self.requeue_same_kind(name, before.as_ref());
+        if before != (publisher.clone(), plans_only) {
+            self.requeue_same_kind(name, before.0.as_ref());
             self.requeue_same_kind(name, publisher.as_ref());
         }
         if object.in_deletion() {
@@ -375,6 +389,7 @@ impl Publishing {
         // Stopping needs no schema, so it happens even if the schema cannot be published.
         if !self.synchronizes(&manifest.spec)
             || self.works_for_another_kind(name, &manifest)
+            || self.only_plans_now(name)
             || self.contested(object).is_some()
         {
             self.stop(name);
@@ -412,7 +427,8 @@ impl Publishing {
         settled: Settled,
     ) -> Outcome {
         // If another agent creates the schemas, the schema that it recorded counts.
-        let is_made_elsewhere = settled.mode == SchemaMode::Reads;
+        let plans_only = manifest.spec.plans_only();
+        let is_made_elsewhere = settled.mode == SchemaMode::Reads && !plans_only;
         let schema = if is_made_elsewhere && self.planned(name).is_none() {
             let Some(recorded) = manifest.recorded.clone() else {
                 self.stop(name);
@@ -436,7 +452,7 @@ impl Publishing {
                 known.facts.rules.clear();
                 known.facts.synchronization = SynchronizationFact::Disabled;
             }
-            known.member.schema = Some(schema);
+            known.member.schema = (!plans_only).then_some(schema);
             known.member.progress = Progress::Settled;
         });
         if !synchronizes {
@@ -463,7 +479,8 @@ impl Publishing {
                 warn!(publishedresource = %name, problem, "the schema cannot be published");
             }
             known.facts.schema = failed;
-            known.member.schema.clone_from(&manifest.recorded);
+            let recorded = manifest.recorded.clone();
+            known.member.schema = recorded.filter(|_| !manifest.spec.plans_only());
             // Stays pending while the server does not answer, within the usual time limit.
             known.member.progress = match error.retry_policy() {
                 RetryPolicy::Retry => Progress::Pending,
@@ -532,6 +549,7 @@ impl Publishing {
             local_resource: settled.local_plural.into(),
             remote_resource: settled.remote_plural.into(),
             remote_is_namespaced: settled.remote_is_namespaced,
+            plans_only: manifest.spec.plans_only(),
             pause: pause.clone().ok().flatten(),
         };
         let warnings = plan.compiled.warnings().to_vec();
@@ -546,8 +564,9 @@ impl Publishing {
             known.facts.synchronization = SynchronizationFact::default();
         });
         let mut all = self.known.lock();
-        // It may have been disabled while its schema was computed.
-        let Some(known) = all.get_mut(name).filter(|_| self.wants_objects(name)) else {
+        // It may have been disabled, or given another mode, while its schema was computed.
+        let is_asked = self.wants_objects(name) && self.asks_for_plan(name) == plan.plans_only;
+        let Some(known) = all.get_mut(name).filter(|_| is_asked) else {
             return;
         };
         if known
@@ -597,7 +616,7 @@ impl Publishing {
             return;
         }
         self.update_published_kinds();
-        if self.dispatch.is_at_work() {
+        if self.dispatch.is_at_work() && !publication.plan.plans_only {
             info!(publishedresource = %name, "started syncing its objects");
         }
         self.attach(&publication);
@@ -671,11 +690,17 @@ impl Publishing {
             let standing = self.standing.borrow();
             known.facts.export = standing.against(schema, &member.needs, &self.export);
         }
-        if known.facts.synchronization != SynchronizationFact::Disabled || known.running.is_some() {
+        if known.plans_only {
+            known.facts.export.clear();
+            known.facts.synchronization = SynchronizationFact::Planning;
+        } else if known.facts.synchronization != SynchronizationFact::Disabled
+            || known.running.is_some()
+        {
             let workspaces = self.workspaces.engaged();
             known.facts.synchronization = SynchronizationFact::Enabled(workspaces);
         }
-        let running = known.running.as_ref();
+        // What a plan leaves out is told in it.
+        let running = known.running.as_ref().filter(|_| !known.plans_only);
         let held_before = known.facts.held.take();
         known.facts.held = running.and_then(|running| self.brakes.held(&running.local_kind));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
@@ -751,36 +776,6 @@ impl Publishing {
                 return;
             }
             self.report_all();
-        }
-    }
-
-    /// Updates the published kinds, by which passes recognise copies of other publications. The copies of a kind are
-    /// unknown until its publication starts.
-    fn update_published_kinds(&self) {
-        let known = self.known.lock();
-        let published = known.values().filter_map(|known| {
-            let at_work = self.dispatch.publication(&known.uid);
-            let watched = at_work.map(|at_work| {
-                let scope = at_work.compiled().types().local_scope;
-                let namespaced = scope == LocalScope::Namespaced;
-                (Arc::clone(&at_work.local_kind), namespaced)
-            });
-            Some(PublishedKind {
-                group: known.group.clone(),
-                kind: known.kind.clone()?,
-                watched,
-            })
-        });
-        let some_are_new = self.dispatch.related.publishes(published.collect());
-        drop(known);
-        if !some_are_new {
-            return;
-        }
-        for publication in self.dispatch.running().values() {
-            if !publication.compiled().related().is_empty() {
-                publication.renew();
-                self.again(publication);
-            }
         }
     }
 

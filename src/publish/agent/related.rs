@@ -20,8 +20,8 @@ use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{
-    self, ClaimIndex, ClaimOwner, Kinds, PublishedKind, RelatedContext, RelatedEnds, RelatedKind,
-    TypeName,
+    self, AlwaysQuiet, ClaimIndex, ClaimOwner, Kinds, PublishedKind, Quiet, RelatedContext,
+    RelatedEnds, RelatedKind, TypeName,
 };
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
@@ -38,12 +38,11 @@ mod quiet;
 use quiet::QuietTracker;
 
 /// The state that all published resources share. One for each process.
-#[derive(Debug)]
 pub struct RelatedShared {
     /// The agent's namespace: memories are only there, whatever other objects claim.
     namespace: Arc<str>,
     ledger: ClaimIndex,
-    quiet: QuietTracker,
+    quiet: Box<dyn Quiet>,
     published: RwLock<Arc<[PublishedKind]>>,
 }
 
@@ -52,8 +51,18 @@ impl RelatedShared {
         Self {
             namespace: namespace.into(),
             ledger: ClaimIndex::default(),
-            quiet: QuietTracker::default(),
+            quiet: Box::new(QuietTracker::default()),
             published: RwLock::default(),
+        }
+    }
+
+    /// A state of its own for passes that are only tried, as a new process would have it: every object has long been
+    /// unchanged.
+    pub fn for_trials(&self, published: Vec<PublishedKind>) -> Self {
+        Self {
+            quiet: Box::new(AlwaysQuiet),
+            published: RwLock::new(published.into()),
+            ..Self::new(&self.namespace)
         }
     }
 
@@ -131,7 +140,7 @@ impl RelatedShared {
             kinds,
             ledger: &self.ledger,
             published,
-            quiet: &self.quiet,
+            quiet: &*self.quiet,
         }
     }
 }

@@ -70,7 +70,7 @@ pub struct Settled {
 pub enum SchemaMode {
     /// They are created, and their names recorded.
     Writes,
-    /// Another agent does so: schemas are only computed.
+    /// Schemas are only computed: another agent writes them, or nothing is to be written.
     Reads,
 }
 
@@ -141,6 +141,8 @@ impl Schemas {
             Ok(_) => {
                 self.told.lock().remove(&manifest.uid);
             }
+            // A plan tells its problems in the status.
+            Err(_) if manifest.spec.plans_only() => {}
             Err(error) => self.report_problem(manifest, error).await,
         }
         settled
@@ -152,7 +154,10 @@ impl Schemas {
         watched: impl Fn(&str) -> Watched,
     ) -> Result<Settled, SchemaError> {
         let asked = fingerprint(&manifest.spec);
-        let mode = *self.mode.lock();
+        let mode = match *self.mode.lock() {
+            _ if manifest.spec.plans_only() => SchemaMode::Reads,
+            mode => mode,
+        };
         let known = self.still_settled(&manifest.uid, asked, watched);
         let mut settled = match known.filter(|known| known.mode == mode) {
             Some(settled) => settled,

@@ -72,7 +72,7 @@ impl Sweep {
 
     async fn once(&self) {
         let running = self.dispatch.running();
-        for publication in running.values() {
+        for publication in running.values().filter(|one| !one.plan.plans_only) {
             self.count_orphans(publication).await;
             if self.forbidden.load(Ordering::Relaxed) {
                 continue;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::options::AgentOptions;
 use super::schemas::Manifest;
+use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::connection::Guard;
 use hawser_sync::{Scope, Seen, Store as _};
@@ -59,24 +60,38 @@ impl Switch {
         }
     }
 
+    /// Whether it still asks this agent to write more than its status.
+    pub fn check_written(&self, name: &str, uid: &str) -> Result<(), String> {
+        self.check_selected(name, uid)?;
+        match self.spec(name) {
+            Some(spec) if spec.plans_only() => {
+                Err(format!("the mode of the PublishedResource {name} is Plan"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it still asks this agent to synchronize objects.
     pub fn check_enabled(&self, name: &str, uid: &str) -> Result<(), String> {
-        self.check_selected(name, uid)?;
-        let manifest = self
-            .selected(name)
-            .map(|object| Manifest::read(object.as_value()));
-        match manifest {
-            Some(Ok(manifest)) if !manifest.spec.synchronizes() => {
+        self.check_written(name, uid)?;
+        match self.spec(name) {
+            Some(spec) if !spec.synchronizes() => {
                 Err(format!("the PublishedResource {name} is disabled"))
             }
             _ => Ok(()),
         }
     }
 
+    /// The specification, if it can be read.
+    fn spec(&self, name: &str) -> Option<Arc<PublishedResourceSpec>> {
+        let object = self.selected(name)?;
+        Some(Manifest::read(object.as_value()).ok()?.spec)
+    }
+
     /// Whether a schema for this manifest is still wanted: it is selected, not in deletion, and asks for the same.
     pub fn check_unchanged(&self, manifest: &Manifest) -> Result<(), String> {
         let name = &manifest.name;
-        self.check_selected(name, &manifest.uid)?;
+        self.check_written(name, &manifest.uid)?;
         let Some(object) = self.selected(name) else {
             return Ok(());
         };

@@ -280,7 +280,7 @@ fn condition(status: &str, since: &str) -> Value {
 
 #[track_caller]
 fn check_patch(status: &Value, wanted: Option<&Value>) {
-    let found = patch(status, &verdicts(&published()), NOW);
+    let found = patch(status, &verdicts(&published()), &PlanFact::Unwanted, NOW);
     let wanted = wanted
         .map(|conditions| json!({"status": {"observedGeneration": 3, "conditions": conditions}}));
     assert_eq!(found, wanted);
@@ -347,6 +347,100 @@ fn missing_rights_are_a_condition_of_their_own_and_leave_ready_alone() {
     // What was found out before stays until the servers are asked again.
     let before = json!({"type": AUTHORIZED, "status": "True"});
     let status = json!({"conditions": [before]});
-    let patched = patch(&status, &verdicts(&published()), NOW).unwrap();
+    let patched = patch(&status, &verdicts(&published()), &PlanFact::Unwanted, NOW).unwrap();
     assert_eq!(patched["status"]["conditions"][0], before);
+}
+
+fn plan() -> PlanStatus {
+    PlanStatus {
+        observed_generation: 3,
+        time: NOW.to_owned(),
+        objects: 9,
+        total: PlannedWrites {
+            made: 1,
+            changed: 2,
+            deleted: 3,
+            held: 4,
+            refused: 5,
+        },
+        ..PlanStatus::default()
+    }
+}
+
+#[test]
+fn what_only_plans_is_not_ready_and_says_what_it_would_do() {
+    let facts = Facts {
+        synchronization: SynchronizationFact::Planning,
+        rules: vec![problem("spec.naming", None)],
+        plan: PlanFact::Made(Arc::new(plan())),
+        ..published()
+    };
+    check(
+        &facts,
+        "False",
+        "Planning",
+        "the agent only plans, as configured: the condition Planned and status.plan say what it would write; no object \
+         can be synchronized: spec.naming: is wrong",
+    );
+    let all = verdicts(&facts);
+    let planned = all.iter().find(|one| one.condition == PLANNED).unwrap();
+    assert_eq!((planned.status, planned.reason), ("True", "Complete"));
+    assert_eq!(
+        planned.message,
+        "the agent would create 1, change 2 and delete 3 objects, hold 4 deletions, and have 5 refused"
+    );
+    let incomplete = PlanStatus {
+        unplanned: 2,
+        problems: vec!["x".to_owned()],
+        ..plan()
+    };
+    let facts = Facts {
+        plan: PlanFact::Made(Arc::new(incomplete)),
+        ..facts
+    };
+    let all = verdicts(&facts);
+    let planned = all.iter().find(|one| one.condition == PLANNED).unwrap();
+    assert_eq!((planned.status, planned.reason), ("False", "Incomplete"));
+    assert!(
+        planned
+            .message
+            .ends_with("; 2 objects are not in the plan; x")
+    );
+}
+
+#[test]
+fn a_plan_replaces_the_one_before_and_goes_when_the_agent_writes() {
+    let facts = |plan| Facts {
+        synchronization: SynchronizationFact::Planning,
+        plan,
+        ..published()
+    };
+    let patched = |status: &Value, facts: &Facts| {
+        let patch = patch(status, &verdicts(facts), &facts.plan, NOW)?;
+        let mut root = json!({"status": status});
+        merge_patch::apply(&mut root, &patch);
+        Some(root["status"].clone())
+    };
+    let first = facts(PlanFact::Made(Arc::new(plan())));
+    let stored = patched(&json!({}), &first).unwrap();
+    assert_eq!(stored["plan"], json!(plan()));
+    assert_eq!(patched(&stored, &first), None);
+    // Another process has no plan yet.
+    assert_eq!(patched(&stored, &facts(PlanFact::Pending)), None);
+    let second = PlanStatus {
+        objects: 10,
+        ..plan()
+    };
+    let second = facts(PlanFact::Made(Arc::new(second)));
+    let stored = patched(&stored, &second).unwrap();
+    assert_eq!(stored["plan"]["objects"], 10);
+    let writes = Facts {
+        plan: PlanFact::Unwanted,
+        ..published()
+    };
+    let stored = patched(&stored, &writes).unwrap();
+    assert_eq!(stored["plan"], Value::Null);
+    let conditions = stored["conditions"].as_array().unwrap();
+    assert!(conditions.iter().all(|one| one["type"] != PLANNED));
+    assert_eq!(patched(&stored, &writes), None);
 }

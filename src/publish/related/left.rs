@@ -179,6 +179,8 @@ impl Left<'_> {
         let over = |identity: &Identity| {
             self.entry(identity).is_none() || identity.hold().is_some() && self.is_dying(identity)
         };
+        // Before others are asked: of several that give up an object at once, the last one finds no other.
+        self.claim_recorded(|identity| !over(identity));
         self.records()
             .filter(|(_, identity, _)| over(identity))
             .map(|(id, identity, copy)| self.link(id, &identity, copy, false))
@@ -188,6 +190,7 @@ impl Left<'_> {
     /// The links of an object that is gone, while originals may still have a finalizer for it: hidden ones are
     /// released, and if a copy of the object stays, only those in deletion.
     pub(super) fn after_deletion(&self) -> Result<(Vec<Link>, Leftover), Vec<Request>> {
+        self.claim_recorded(|_| true);
         let copies = self
             .view
             .find(&self.rules.local_scope(), &self.rules.remote().marked());
@@ -225,15 +228,14 @@ impl Left<'_> {
         }
     }
 
-    /// Claims exactly what the memory records.
-    pub(super) fn claim_recorded(&self) {
+    /// Claims exactly these records of the memory.
+    fn claim_recorded(&self, keeps: impl Fn(&Identity) -> bool) {
         let claims = |made: &dyn Fn(&CopyRecord) -> bool| -> BTreeSet<ObjectClaim> {
-            let ids = self
-                .memory
-                .entries
-                .iter()
-                .filter(|(_, record)| made(&record.copy));
-            ids.filter_map(|(id, _)| RelatedEnds::read(id, self.rules.sides(), self.rules.remote()))
+            let kept = self
+                .records()
+                .filter(|(_, identity, copy)| keeps(identity) && made(copy));
+            let (sides, remote) = (self.rules.sides(), self.rules.remote());
+            kept.filter_map(|(id, ..)| RelatedEnds::read(id, sides, remote))
                 .flat_map(|ends| ends.claims().collect::<Vec<_>>())
                 .collect()
         };

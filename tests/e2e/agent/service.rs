@@ -41,8 +41,8 @@ pub(super) fn original_crd() -> Value {
     version.remove("additionalPrinterColumns");
     let schema = &mut version["schema"]["openAPIV3Schema"]["properties"];
     for (part, added) in [
-        ("spec", ["safety", "templateEngine"]),
-        ("status", ["conditions", "observedGeneration"]),
+        ("spec", vec!["mode", "safety", "templateEngine"]),
+        ("status", vec!["conditions", "observedGeneration", "plan"]),
     ] {
         let properties = schema[part]["properties"].as_object_mut().expect(part);
         for field in added {

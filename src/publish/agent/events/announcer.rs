@@ -14,6 +14,7 @@ use hawser_sync::{DriftMode, Key, Report, Seen, Store};
 const COMPONENT: &str = "syncagent-sync";
 
 /// Announces results of passes over the objects of workspaces.
+#[derive(Clone)]
 pub struct Announcer {
     pub recorder: Recorder,
     /// The service cluster.

@@ -51,7 +51,12 @@ impl Inactive {
         } else if object.in_deletion() {
             "it is being deleted".to_owned()
         } else {
-            match explainer.resource(name, None, 0).problems.join("; ") {
+            match agent
+                .publishing
+                .change_of(name, None, 0)
+                .problems
+                .join("; ")
+            {
                 problems if problems.is_empty() => "its condition Ready has the reason".to_owned(),
                 problems => problems,
             }
@@ -212,7 +217,9 @@ impl Releaser {
 
 pub(super) fn synchronizes(published: &Object) -> bool {
     // What cannot be read may be synced by an agent that can read it.
-    Manifest::read(published.as_value()).map_or(true, |manifest| manifest.spec.synchronizes())
+    Manifest::read(published.as_value()).map_or(true, |manifest| {
+        manifest.spec.synchronizes() && !manifest.spec.plans_only()
+    })
 }
 
 /// The published resource with synchronization enabled, so that its filters and objects are known.

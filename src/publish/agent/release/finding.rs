@@ -113,10 +113,10 @@ impl Releaser {
             return false;
         };
         let wants = |publication: &Publication| {
-            let found = self.explainer.present(&object.object);
+            let found = self.explainer.trials.present(&object.object);
             found.is_none_or(|found| {
                 let namespace = object.object.namespace_key();
-                let namespace = namespace.and_then(|key| self.explainer.present(&key));
+                let namespace = namespace.and_then(|key| self.explainer.trials.present(&key));
                 publication.compiled().wants(&found, namespace.as_deref())
             })
         };
@@ -158,7 +158,7 @@ impl Releaser {
         let ids = sources.flat_map(|source| publication.subjects(&source, cluster));
         let anchors = ids.map(|id| publication.anchor(&id));
         let is_it = |key: &Key| {
-            self.explainer.present(key).is_some_and(|object| {
+            self.explainer.trials.present(key).is_some_and(|object| {
                 let witness = Witness::read(&object, &self.identity);
                 witness.is_some_and(|it| it.names(selection.namespace.as_deref(), name))
             })
@@ -178,7 +178,7 @@ impl Releaser {
             .as_deref()
             .map(|namespace| format!("{namespace}/"));
         let namespace = namespace.unwrap_or_default();
-        let path = self.explainer.path_of(cluster);
+        let path = self.explainer.trials.path_of(cluster);
         let workspace = match path {
             Some(path) => format!("{path} ({cluster})"),
             None => cluster.to_string(),

@@ -1,5 +1,7 @@
 //! Originals and objects that are out of sight without having been seen to end.
 
+use std::sync::Mutex;
+
 use super::*;
 
 const C: &str = "c1";
@@ -263,6 +265,59 @@ fn outside_the_filter_all_stays_but_originals_that_are_deleted_and_entries_that_
             "{words:?}"
         );
     }
+}
+
+/// One whose pass has begun before another one's: its first round is decided, and has not been written.
+struct Begun<'a> {
+    this: Outside<'a>,
+    other: Option<&'a Begun<'a>>,
+    decided: Mutex<Option<Subject>>,
+}
+
+impl Dialect for Begun<'_> {
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
+        if let Some(other) = self.other {
+            let mut decided = other.decided.lock().unwrap();
+            if decided.is_none() {
+                *decided = Some(other.this.subject(view)?);
+            }
+        } else if let Some(decided) = self.decided.lock().unwrap().take() {
+            return Ok(decided);
+        }
+        self.this.subject(view)
+    }
+
+    fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
+        self.this.report(subject, outcomes, view)
+    }
+}
+
+#[test]
+fn of_two_objects_outside_the_filter_that_give_up_a_copy_at_once_the_last_one_deletes_it() {
+    let mut stage = Stage::new(up());
+    let original = stage.secret("kcp", C, "default", "u");
+    let copy = stage.secret("service", "", C, "u");
+    stage.put(&original, "x");
+    for name in ["a", "b"] {
+        stage.create(C, name, json!({"up": "u"}));
+        stage.rest(C, name);
+    }
+    stage.restarted(json!({}));
+    stage.claim_recorded(C, &["a", "b"]);
+    let begun = |name, other| Begun {
+        this: Outside(&stage, stage.rules(C, name)),
+        other,
+        decided: Mutex::default(),
+    };
+    let first = begun("a", None);
+    stage.hands.pass_of(&begun("b", Some(&first)));
+    stage.hands.pass_of(&first);
+    assert!(stage.hands.object(&copy).is_none());
+    assert_eq!(
+        stage.hands.object(&original).unwrap().finalizers().count(),
+        0
+    );
+    assert_eq!(stage.remembered(), 0);
 }
 
 /// An object with a copy in its workspace that a claim's selector does not cover any more, after the provider

@@ -1,0 +1,297 @@
+//! Passes with dry runs in place of writes: what the agent would do about objects, and why.
+//!
+//! The rest of a pass finds the result of a dry run in memory, so nothing changes on either side. Several trials have the
+//! claims on related objects in common, as the passes of the agent have, and the brakes, but nothing with real passes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use serde_json::Value;
+
+use super::approvals;
+use super::explained::{DueWrite, Explained, ExplainedLink};
+use super::passes::{ObjectPass, Passes};
+use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
+use super::publishing::Publishing;
+use super::router::PublishRouter;
+use crate::explain::try_pass;
+use crate::publish::rules::{PRIMARY, drift_policy};
+use hawser_runtime::cluster::cache::{Change, ChangeType};
+use hawser_runtime::controller::{BrakeRegistry, PassDialect as _};
+use hawser_sync::link::DriftPolicy;
+use hawser_sync::{
+    Dialect, DriftedField, Effect, Key, LinkId, Outcome, Report, Request, Scope, Seen, Step,
+    Store as _, Subject, View,
+};
+use kube_lang::object::Object;
+
+/// The number of states that are read without a break.
+const TOGETHER: usize = 256;
+
+/// The drift that a pass finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DriftFinding {
+    /// The drift that the agent reverts or reports.
+    AsConfigured,
+    /// Drift that is kept, too.
+    All,
+}
+
+/// Trials that belong together.
+pub(super) struct Trials {
+    passes: Arc<Passes>,
+    router: Arc<PublishRouter>,
+    /// Of these trials only; `None` if deletions are not held.
+    brakes: Option<Arc<BrakeRegistry>>,
+}
+
+impl Trials {
+    /// Trials with the claims of all recorded states.
+    pub(super) async fn new(
+        passes: &Arc<Passes>,
+        router: &Arc<PublishRouter>,
+        publishing: &Publishing,
+    ) -> Self {
+        let related = passes.related.for_trials(publishing.kinds_for_trials());
+        let running = passes.dispatch.running();
+        // All publications have the states of one namespace.
+        let states = running.values().find_map(|one| one.states());
+        let states = states.map(|states| states.keys()).unwrap_or_default();
+        for (number, key) in states.into_iter().enumerate() {
+            if number % TOGETHER == 0 {
+                tokio::task::yield_now().await;
+            }
+            if let Seen::Present(object) = passes.cache.get(&key) {
+                let change = Change {
+                    what: ChangeType::Initial,
+                    key,
+                    object,
+                };
+                related.learn_claims(&passes.sides, &change, &router.names);
+            }
+        }
+        Self {
+            passes: Arc::new(Passes {
+                related: Arc::new(related),
+                ..Passes::clone(passes)
+            }),
+            router: Arc::clone(router),
+            brakes: None,
+        }
+    }
+
+    /// Trials that hold deletions as the agent does.
+    pub(super) fn with_brakes(self, publishing: &Publishing) -> Self {
+        let options = approvals::options(publishing.options.deletion_brake);
+        Self {
+            brakes: Some(BrakeRegistry::new(options, |_| {})),
+            ..self
+        }
+    }
+
+    /// Tries the objects of publications, several at once, and hands on each. Workspaces take turns, as in the queue of
+    /// the agent, because the brakes count. What cannot be tried is an error with the name of the published resource.
+    pub(super) async fn each(
+        &self,
+        selected: Vec<(Arc<Publication>, SubjectId)>,
+        at_once: usize,
+        mut take: impl FnMut(Result<Explained, String>),
+    ) {
+        let mut before = TriedBefore::default();
+        let mut found = futures::stream::iter(in_turns(selected))
+            .map(|(publication, id)| async move {
+                // A pass without a request waits for nothing.
+                tokio::task::yield_now().await;
+                let drift = DriftFinding::AsConfigured;
+                let explained = self.one(&publication, &id, drift).await;
+                explained.ok_or_else(|| publication.plan.name.clone())
+            })
+            .buffered(at_once);
+        while let Some(mut found) = found.next().await {
+            if let Ok(explained) = &mut found {
+                before.resolve(explained);
+            }
+            take(found);
+        }
+    }
+
+    /// The object in the cache.
+    pub(super) fn present(&self, key: &Key) -> Option<Arc<Object>> {
+        match self.passes.cache.get(key) {
+            Seen::Present(object) => Some(object),
+            Seen::Absent | Seen::Unknown => None,
+        }
+    }
+
+    /// The path of a workspace, if the agent knows it.
+    pub(super) fn path_of(&self, cluster: &str) -> Option<String> {
+        let kcp = &self.passes.sides.kcp;
+        let key = Scope::new(kcp, &logical_cluster_kind(), cluster).key(None, "cluster");
+        let found = self.present(&key)?;
+        found.annotation("kcp.io/path").map(str::to_owned)
+    }
+
+    /// `None` if the object is not of a bound workspace.
+    pub(super) async fn one(
+        &self,
+        publication: &Arc<Publication>,
+        id: &SubjectId,
+        drift: DriftFinding,
+    ) -> Option<Explained> {
+        if publication.is_stopped() {
+            return None;
+        }
+        if drift == DriftFinding::All {
+            self.router.names.keep_authors(publication);
+        }
+        let pass = self.passes.pass(id)?;
+        pass.prepare().await;
+        let front = TriedPass { pass: &pass, drift };
+        let (router, cache, brakes) = (&*self.router, &*self.passes.cache, self.brakes.as_deref());
+        let (report, due) = try_pass(&pass, &front, router, cache, brakes).await;
+        // Later changes of these objects make another plan.
+        if publication.plan.plans_only && pass.note_related(&report) {
+            publication.note_change();
+        }
+        Some(self.explained(&pass, report, due))
+    }
+
+    fn explained(&self, pass: &ObjectPass, report: Report, due: Vec<DueWrite>) -> Explained {
+        let (publication, id) = (&pass.publication, &pass.id);
+        let drift = drifted(&report);
+        let is_adoption = |(link, effect): &(Option<LinkId>, Effect)| {
+            let is_primary = link.as_ref().is_some_and(|link| *link.0 == *PRIMARY);
+            is_primary && *effect == Effect::Adopted
+        };
+        let adopts = report.happened.iter().any(is_adoption);
+        let mut links: Vec<_> = report
+            .outcomes
+            .into_iter()
+            .map(ExplainedLink::from)
+            .collect();
+        links.sort_by_key(|link| std::cmp::Reverse(link.reason.code.class()));
+        let kcp = &self.passes.sides.kcp;
+        let namespace = id.namespace.as_deref().map(|namespace| {
+            self.present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
+        });
+        let left_out_by = self
+            .present(&pass.anchor)
+            .filter(|object| !object.in_deletion())
+            .and_then(|object| {
+                let namespace = namespace.flatten();
+                publication
+                    .compiled()
+                    .left_out_by(&object, namespace.as_deref())
+            });
+        let state = pass.state_key();
+        Explained {
+            published_resource: publication.plan.name.clone(),
+            object: pass.anchor.clone(),
+            path: self.path_of(&id.cluster),
+            pauses: pass.pauses(),
+            left_out_by,
+            has_state: state.as_ref().and_then(|key| self.present(key)).is_some(),
+            state,
+            drift,
+            adopts,
+            links,
+            due,
+        }
+    }
+}
+
+/// The same, the first object of each workspace before the second of any.
+fn in_turns(selected: Vec<(Arc<Publication>, SubjectId)>) -> Vec<(Arc<Publication>, SubjectId)> {
+    let mut turns: HashMap<Arc<str>, usize> = HashMap::new();
+    let mut selected: Vec<_> = selected
+        .into_iter()
+        .map(|one| {
+            let turn = turns.entry(Arc::clone(&one.1.cluster)).or_default();
+            *turn += 1;
+            (*turn, one)
+        })
+        .collect();
+    selected.sort_by_key(|(turn, _)| *turn);
+    selected.into_iter().map(|(_, one)| one).collect()
+}
+
+/// The writes of earlier trials that concern later ones: a pass does not see the writes of other passes.
+#[derive(Default)]
+struct TriedBefore {
+    /// The object whose pass creates an object, and a hash of its content.
+    made: BTreeMap<Key, (Key, u64)>,
+    deleted: BTreeSet<Key>,
+}
+
+impl TriedBefore {
+    /// What is deleted is gone, and a namespace or an object that several share is created once. Another object belongs
+    /// to the first that creates it.
+    fn resolve(&mut self, explained: &mut Explained) {
+        let object = &explained.object;
+        explained.due.retain_mut(|write| {
+            if write.refusal.is_some() {
+                return true;
+            }
+            if write.verb == "delete" {
+                return self.deleted.insert(write.object.clone());
+            }
+            if write.verb != "create" {
+                return true;
+            }
+            let mut hasher = DefaultHasher::new();
+            write
+                .change
+                .as_ref()
+                .map(Value::to_string)
+                .hash(&mut hasher);
+            let content = hasher.finish();
+            let Some((first, same)) = self.made.get(&write.object) else {
+                let made = (object.clone(), content);
+                self.made.insert(write.object.clone(), made);
+                return true;
+            };
+            write.refusal = Some(format!(
+                "{first} would create an object with this name first"
+            ));
+            write.object.kind != namespace_kind() && *same != content
+        });
+    }
+}
+
+/// A pass of the agent that may find more drift.
+struct TriedPass<'a> {
+    pass: &'a ObjectPass,
+    drift: DriftFinding,
+}
+
+impl Dialect for TriedPass<'_> {
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
+        let mut subject = self.pass.subject(view)?;
+        let compiled = self.pass.publication.compiled();
+        let mut links = subject.links.iter_mut();
+        if self.drift == DriftFinding::All
+            && let Some(primary) = links.find(|link| *link.id.0 == *PRIMARY)
+        {
+            primary.policy.drift = Some(DriftPolicy {
+                finds_kept: true,
+                ..drift_policy(compiled)
+            });
+        }
+        Ok(subject)
+    }
+
+    fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
+        self.pass.report(subject, outcomes, view)
+    }
+}
+
+/// The drift at the end of a pass, and the drift that it reverted.
+fn drifted(report: &Report) -> Vec<DriftedField> {
+    let mut fields = report.reverted.clone();
+    let found = report.outcomes.iter().filter_map(|one| one.drift.as_ref());
+    fields.extend(found.flat_map(|drift| drift.fields.clone()));
+    fields.sort_by(|a, b| a.keys.cmp(&b.keys));
+    fields
+}
