@@ -11,6 +11,7 @@
 //! | [`control`] | events of slices, bindings, published resources and types |
 //! | [`events`] | events on the objects of consumers |
 //! | [`explain`] | explains the state of an object, on request |
+//! | [`consumer`] | explains an object to its consumer, from what the workspace shows |
 //! | [`adopt`] | objects in the places of copies, for a plan |
 //! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
@@ -38,6 +39,7 @@ pub mod approvals;
 pub mod binding_reader;
 pub mod bindings;
 pub mod conditions;
+pub mod consumer;
 pub mod control;
 pub mod dispatch;
 mod drift;

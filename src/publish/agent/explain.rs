@@ -4,14 +4,14 @@
 //! reads, and sends each write as a dry run, so that a server's refusal becomes the reason. The rest of the pass finds
 //! the result of a dry run in memory. Nothing changes on either side.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -23,24 +23,29 @@ use super::plan;
 use super::process::{Agent, AgentError, Connections, LOOK_ROUND};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::published_resource_kind;
+use super::related::MOMENT;
 use super::startup::{StartError, in_workspace, locate};
 use crate::publish::marks::Remote;
-use crate::publish::rehearsal::Rehearsal;
-use crate::publish::related;
-use crate::publish::rules::{PRIMARY, SECRET, drift_policy};
+use crate::publish::rules::{PRIMARY, drift_policy};
 use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::events;
-use hawser_runtime::cluster::wire::dry_run;
-use hawser_runtime::controller::{self, PassDialect as _, Withheld};
+use hawser_runtime::controller::{self, PassDialect as _};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::link::DriftPolicy;
-use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Cluster, Dialect, DriftedField, Effect, Failure, Key, LinkId, Outcome, Reason, Report,
-    Request, Scope, Seen, Step, Store as _, Subject, View, run,
+    Code, Dialect, DriftedField, Effect, Key, LinkId, Outcome, Report, Request, Scope, Seen, Step,
+    Store as _, Subject, View, run,
 };
-use kube_lang::object::{Gvk, Object, merge_patch};
+use kube_lang::object::Object;
+
+mod dry_run;
+mod explained;
+mod selection;
+
+use dry_run::DryRunClient;
+pub use explained::{DueWrite, Explained, ExplainedLink, Leader};
+pub use selection::Selection;
 
 /// The time limit for finding kcp, and then for filling the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -78,102 +83,12 @@ pub enum ExplainError {
     NotFound { kind: String, name: String },
 }
 
-/// Which objects to explain.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// Kind or plural name, on either side; all kinds without it.
-    pub kind: Option<String>,
-    pub name: Option<String>,
-    pub namespace: Option<String>,
-    /// The path or logical cluster of a workspace. Without it, the object may be a copy on the service cluster.
-    pub workspace: Option<String>,
-}
-
-/// An object, and what the agent would do about it.
-#[derive(Debug)]
-pub struct Explained {
-    pub published_resource: String,
-    /// The object of the workspace.
-    pub object: Key,
-    /// The path of its workspace, if the agent knows it.
-    pub path: Option<String>,
-    /// The pauses in force. Writes that they hold are still listed as due.
-    pub pauses: Vec<String>,
-    /// The filter that leaves the object out.
-    pub left_out_by: Option<&'static str>,
-    /// The state Secret of the object.
-    pub state: Option<Key>,
-    /// Whether the state Secret exists.
-    pub has_state: bool,
-    /// The fields of the copy that other writers changed, if they were asked for.
-    pub drift: Vec<DriftedField>,
-    /// Whether an existing object would become the copy.
-    pub adopts: bool,
-    /// The most serious reason first.
-    pub links: Vec<ExplainedLink>,
-    /// The writes that are due, in the order in which they would be sent.
-    pub due: Vec<DueWrite>,
-}
-
-/// The object itself, or one that travels with it.
-#[derive(Debug)]
-pub struct ExplainedLink {
-    /// The related entry; `None` for the object itself.
-    pub entry: Option<String>,
-    pub reason: Reason,
-    pub copy: Option<Key>,
-}
-
-/// A write that is due.
-#[derive(Debug)]
-pub struct DueWrite {
-    pub verb: &'static str,
-    pub object: Key,
-    /// The change, without the data of Secrets; `None` for deletions.
-    pub change: Option<Value>,
-    /// The answer of the server to the dry run, if it refuses.
-    pub refusal: Option<String>,
-}
-
-/// The leader.
-#[derive(Debug)]
-pub enum Leader {
-    /// This agent, and the time since it renewed its lease.
-    Present { identity: String, renewed: Duration },
-    /// No agent: the last one stopped, or its lease has expired.
-    Missing,
-    /// The lease cannot be read.
-    Unknown(String),
-}
-
 /// The part of the agent that reads and evaluates.
 pub struct Explainer {
     pub(super) agent: Agent,
     passes: Arc<Passes>,
     pub(super) planes: Connections,
     _publishing: AbortOnDropHandle<()>,
-}
-
-impl Explained {
-    /// Whether the object is in sync.
-    pub fn is_in_step(&self) -> bool {
-        self.due.is_empty() && self.reason().code.class() == Class::Settled
-    }
-
-    /// The most serious reason.
-    pub fn reason(&self) -> Reason {
-        let settled = || Reason::from(hawser_sync::Code::NoSource);
-        let first = self.links.first().map(|link| link.reason.clone());
-        match first.unwrap_or_else(settled) {
-            reason if reason.code.class() == Class::Settled && !self.due.is_empty() => {
-                match self.pauses.first() {
-                    Some(pause) => Reason::new(hawser_sync::Code::Paused, pause.clone()),
-                    None => hawser_sync::Code::Working.into(),
-                }
-            }
-            reason => reason,
-        }
-    }
 }
 
 impl Explainer {
@@ -213,10 +128,19 @@ impl Explainer {
         self.agent.control_listed().await;
         let mut engaged = usize::MAX;
         // Bindings are handled one by one after their list: waits until a round adds no workspace.
-        while !self.agent.publishing.is_complete() || engaged != self.agent.workspaces.engaged() {
+        while !self.agent.publishing.is_complete()
+            || !self.has_begun()
+            || engaged != self.agent.workspaces.engaged()
+        {
             engaged = self.agent.workspaces.engaged();
             sleep(LOOK_ROUND).await;
         }
+    }
+
+    /// Whether passes over all published resources can run. Kinds that are not served are waited for only shortly.
+    fn has_begun(&self) -> bool {
+        let running = self.agent.dispatch.running();
+        running.values().all(|publication| publication.has_begun())
     }
 
     fn unseen(&self) -> String {
@@ -422,14 +346,14 @@ impl Explainer {
         }
         let pass = controller::Dialect::begin(&self.passes, id)?;
         pass.prepare().await;
-        let trial = DryRunClient {
-            explainer: self,
-            pass: &pass,
-            overlay: Rehearsal::default(),
-            state: Mutex::default(),
-        };
         let front = ExplainedPass { pass: &pass, drift };
-        let report = run(&front, None, &*self.agent.cache, &trial).await;
+        let (mut report, mut due) = self.rehearse(&front).await;
+        let is_unsettled = |one: &Outcome| one.reason.code == Code::SourceNotQuiet;
+        if report.outcomes.iter().any(is_unsettled) {
+            // The first pass began to watch the originals; the second one knows whether they change.
+            sleep(MOMENT).await;
+            (report, due) = self.rehearse(&front).await;
+        }
         let drift = drifted(&report);
         let is_adoption = |(link, effect): &(Option<LinkId>, Effect)| {
             let is_primary = link.as_ref().is_some_and(|link| *link.0 == *PRIMARY);
@@ -441,7 +365,11 @@ impl Explainer {
             .into_iter()
             .map(ExplainedLink::from)
             .collect();
-        links.sort_by_key(|link| std::cmp::Reverse(link.reason.code.class()));
+        // A status that cannot be copied is no problem of the object, but worth more than that all else is in sync.
+        links.sort_by_key(|link| {
+            let code = link.reason.code;
+            (Reverse(code.class()), code != Code::StatusNotServed)
+        });
         let kcp = &self.agent.sides.kcp;
         let namespace = id.namespace.as_deref().map(|namespace| {
             self.present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
@@ -467,8 +395,15 @@ impl Explainer {
             drift,
             adopts,
             links,
-            due: trial.state.into_inner().due,
+            due,
         })
+    }
+
+    /// Runs a pass with dry runs: its report, and the writes that are due.
+    async fn rehearse(&self, front: &ExplainedPass<'_>) -> (Report, Vec<DueWrite>) {
+        let trial = DryRunClient::new(self, front.pass);
+        let report = run(front, None, &*self.agent.cache, &trial).await;
+        (report, trial.into_due())
     }
 }
 
@@ -515,157 +450,4 @@ fn drifted(report: &Report) -> Vec<DriftedField> {
     fields.extend(found.flat_map(|drift| drift.fields.clone()));
     fields.sort_by(|a, b| a.keys.cmp(&b.keys));
     fields
-}
-
-impl Selection {
-    /// Whether a kind is selected, by its kind or plural and perhaps its group.
-    pub(super) fn is_of_kind(&self, kind: &Gvk, plural: &str) -> bool {
-        let Some(selected) = &self.kind else {
-            return true;
-        };
-        let (name, group) = match selected.split_once('.') {
-            Some((name, group)) => (name, Some(group)),
-            None => (&**selected, None),
-        };
-        // Like kubectl, with or without the version.
-        let version = format!("{}.{}", kind.version, kind.group);
-        let is_of_group = group.is_none_or(|group| group == kind.group || group == version);
-        is_of_group
-            && [&*kind.kind, plural]
-                .iter()
-                .any(|one| name.eq_ignore_ascii_case(one))
-    }
-
-    pub(super) fn matches(&self, namespace: Option<&str>, name: &str) -> bool {
-        self.name.as_deref().is_none_or(|wanted| wanted == name)
-            && (self.namespace.is_none() || self.namespace.as_deref() == namespace)
-    }
-}
-
-impl From<Outcome> for ExplainedLink {
-    fn from(outcome: Outcome) -> Self {
-        let entry = if *outcome.link.0 == *PRIMARY {
-            None
-        } else {
-            let entry = related::entry_of(&outcome.link);
-            Some(entry.unwrap_or_else(|| outcome.link.0.to_string()))
-        };
-        Self {
-            entry,
-            reason: outcome.reason,
-            copy: outcome.copy,
-        }
-    }
-}
-
-/// The client of a pass that sends writes as dry runs only.
-struct DryRunClient<'a> {
-    explainer: &'a Explainer,
-    pass: &'a ObjectPass,
-    /// The objects that were written, as the servers would store them.
-    overlay: Rehearsal,
-    state: Mutex<DryRunState>,
-}
-
-#[derive(Default)]
-struct DryRunState {
-    written: BTreeSet<Key>,
-    due: Vec<DueWrite>,
-}
-
-impl DryRunClient<'_> {
-    fn is_written(&self, key: &Key) -> bool {
-        self.state.lock().written.contains(key)
-    }
-
-    /// The answer of the server, or of the overlay for objects that exist only there.
-    async fn try_write(&self, request: &Request, key: &Key) -> Answer {
-        let is_in_overlay = self.is_written(key)
-            || key
-                .namespace_key()
-                .is_some_and(|namespace| self.is_written(&namespace));
-        if is_in_overlay {
-            return self.overlay.send(request).await;
-        }
-        let answer = dry_run(&*self.explainer.agent.router, request).await;
-        match answer {
-            Answer::Object(object) => {
-                self.overlay.put(key, &object);
-                let stored = self.overlay.object(key);
-                Answer::Object(stored.unwrap_or(object))
-            }
-            answer => answer,
-        }
-    }
-}
-
-impl Cluster for DryRunClient<'_> {
-    async fn send(&self, request: &Request) -> Answer {
-        let Some(key) = request.key().filter(|_| request.writes()) else {
-            return match request.key() {
-                Some(key) if self.is_written(key) => self.overlay.send(request).await,
-                _ => dry_run(&*self.explainer.agent.router, request).await,
-            };
-        };
-        let answer = match self.pass.allows(request).await {
-            // Writes that a pause holds are shown.
-            Ok(())
-            | Err(Withheld {
-                failure: Failure::Paused(_),
-                ..
-            }) => self.try_write(request, key).await,
-            Err(Withheld { failure, .. }) => Answer::Failed(failure),
-        };
-        let refusal = match &answer {
-            Answer::Failed(failure) => Some(failure.to_string()),
-            _ => None,
-        };
-        let live = self.explainer.present(key);
-        let due = DueWrite {
-            verb: request.verb(),
-            object: key.clone(),
-            change: change(request, live.as_deref()),
-            refusal,
-        };
-        let mut state = self.state.lock();
-        if due.refusal.is_none() {
-            state.written.insert(key.clone());
-        }
-        state.due.push(due);
-        answer
-    }
-}
-
-/// The change that a write makes, without the data of Secrets.
-fn change(request: &Request, live: Option<&Object>) -> Option<Value> {
-    let mut change = match request {
-        Request::Create { object, .. } => object.as_value().clone(),
-        Request::Patch { patch, .. } => patch.clone(),
-        Request::Replace { object, .. } | Request::ReplaceStatus { object, .. } => {
-            let before = live.map(|live| live.root().clone()).unwrap_or_default();
-            let is_status = matches!(request, Request::ReplaceStatus { .. });
-            let part = |root: &Map<String, Value>| {
-                let mut part = root.clone();
-                part.retain(|field, _| !is_status || field == "status");
-                part
-            };
-            merge_patch::diff(&part(&before), &part(object.root())).into()
-        }
-        Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => return None,
-    };
-    if let Some(change) = change.as_object_mut()
-        && let Some(Value::Object(metadata)) = change.get_mut("metadata")
-    {
-        metadata.retain(|field, _| field != "uid" && field != "resourceVersion");
-        if metadata.is_empty() {
-            change.remove("metadata");
-        }
-    }
-    let is_secret = request.key().is_some_and(|key| key.kind == *SECRET);
-    for field in ["data", "stringData"] {
-        if let Some(Value::Object(data)) = change.get_mut(field).filter(|_| is_secret) {
-            data.values_mut().for_each(|value| *value = REDACTED.into());
-        }
-    }
-    Some(change)
 }
