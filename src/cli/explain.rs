@@ -6,13 +6,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
 
 use super::agent_place::AgentPlace;
 use super::output::{Output, yaml};
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
-    ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
+    DueWrite, ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
 };
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
@@ -20,12 +19,18 @@ use hawser_runtime::overview::fetch::fetch;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
 use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, Role, plain, span};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
-use hawser_sync::Reason;
 use hawser_sync::reason::Class;
+use hawser_sync::{Code, Key, Reason};
 
+mod consumer;
+mod document;
 mod placement;
+mod sheet;
 
+use consumer::{Asked, ConsumerFailed};
+pub(super) use document::as_json;
 use placement::{PlacementArgs, PlacementFailed};
+use sheet::{Cause, SheetHead, line};
 
 /// Explain why objects are in sync or not.
 ///
@@ -41,7 +46,10 @@ use placement::{PlacementArgs, PlacementFailed};
 
   # List what is out of sync in one workspace
   hawser explain --workspace root:org:shop --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
-    --namespace hawser --apiexportendpointslice-ref databases.example.org")]
+    --namespace hawser --apiexportendpointslice-ref databases.example.org
+
+  # Explain an object of the current workspace as its consumer
+  hawser explain --consumer database orders")]
 pub(super) struct ExplainArgs {
     #[command(subcommand)]
     other: Option<OtherDialect>,
@@ -64,6 +72,28 @@ pub(super) struct ExplainArgs {
     #[arg(long, value_name = "ADDRESS", default_value = PAGE_ADDRESS)]
     page: String,
 
+    /// Explain with the rights of a consumer, from what the workspace shows [default of KUBECONFIG: $KUBECONFIG, else ~/.kube/config]
+    #[arg(
+        long,
+        value_name = "KUBECONFIG",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        requires = "name",
+        conflicts_with_all = [
+            "kubeconfig",
+            "kcp_kubeconfig",
+            "namespace",
+            "apiexportendpointslice_ref",
+            "agent_name",
+            "published_resource_selector",
+            "longest_consumer_pause",
+            "workspace",
+            "page",
+        ]
+    )]
+    consumer: Option<String>,
+
     #[arg(short, long, value_enum, default_value_t = Output::Human)]
     output: Output,
 
@@ -81,6 +111,8 @@ enum OtherDialect {
 enum ExplainFailed {
     #[error(transparent)]
     Placement(#[from] PlacementFailed),
+    #[error(transparent)]
+    Consumer(#[from] ConsumerFailed),
     #[error("name the agent: --kcp-kubeconfig, --namespace and --apiexportendpointslice-ref")]
     NoAgent,
     #[error(transparent)]
@@ -125,10 +157,18 @@ async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
     if let Some(OtherDialect::Placement(args)) = args.other {
         return Ok(placement::run(args).await?);
     }
+    if let Some(kubeconfig) = args.consumer {
+        let asked = Asked {
+            kind: args.kind.unwrap_or_default(),
+            name: args.name.unwrap_or_default(),
+            namespace: args.object_namespace,
+        };
+        return Ok(consumer::run(&kubeconfig, asked, args.output).await?);
+    }
     let (output, is_one) = (args.output, args.name.is_some());
     let findings = find(args).await?;
     let human = if is_one { each } else { overview };
-    Ok(output.show(|| human(&findings), || machine(&findings)))
+    Ok(output.show(|| human(&findings), || document::machine(&findings)))
 }
 
 async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
@@ -217,41 +257,20 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
         ..
     } = explained;
     let _ = writeln!(text, "{}", title(explained));
-    let reason = explained.reason();
-    let answer = if explained.is_in_step() { "yes" } else { "no" };
-    let _ = writeln!(text, "  in sync       {answer}");
-    let _ = writeln!(text, "  reason        {}", in_words(&reason));
-    if let Some(advice) = advice(reason.code) {
-        let _ = writeln!(text, "  what to do    {advice}");
-    }
+    verdict(explained, &blocking(explained, attempts)).show(text);
     if let Some(attempts) = attempts {
-        let next = match attempts.next_seconds {
-            Some(seconds) => format!("the next in {}", span(seconds)),
-            None => "the next after a change".to_owned(),
-        };
-        let _ = writeln!(
-            text,
-            "  attempts      {} in {} ({}), the last {} ago, {next}",
-            attempts.attempts,
-            span(attempts.since_seconds),
-            plain(&attempts.code),
-            span(attempts.last_seconds),
-        );
+        line(text, "attempts", in_attempts(attempts));
     }
-    let _ = writeln!(
-        text,
-        "  published by  PublishedResource {published_resource}"
-    );
+    let publisher = format!("PublishedResource {published_resource}");
+    line(text, "published by", publisher);
     for pause in &explained.pauses {
-        let _ = writeln!(text, "  paused        {pause}");
+        line(text, "paused", pause);
     }
     match explained.left_out_by {
-        None => text.push_str("  filter        passed\n"),
+        None => line(text, "filter", "passed"),
         Some(field) => {
-            let _ = writeln!(
-                text,
-                "  filter        the object is left out: its labels do not match {field}"
-            );
+            let left_out = format!("the object is left out: its labels do not match {field}");
+            line(text, "filter", left_out);
         }
     }
     if let Some(state) = &explained.state {
@@ -261,35 +280,53 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
             " (missing)"
         };
         let namespace = state.namespace.as_deref().unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "  state         Secret {namespace}/{}{exists}",
-            state.name
-        );
+        let state = format!("Secret {namespace}/{}{exists}", state.name);
+        line(text, "state", state);
     }
     let mut links: Vec<&ExplainedLink> = explained.links.iter().collect();
     links.sort_by_key(|link| link.entry.is_some());
     for link in links {
         let copy = link.copy.as_ref().map(ToString::to_string);
         let copy = copy.unwrap_or_else(|| "no copy yet".to_owned());
-        let label = match &link.entry {
-            None => "copy          ".to_owned(),
-            Some(entry) => format!("related       {entry}: "),
-        };
-        let _ = writeln!(text, "  {label}{copy}");
+        match &link.entry {
+            None => line(text, "copy", copy),
+            Some(entry) => line(text, "related", format!("{entry}: {copy}")),
+        }
         if link.reason.code.class() != Class::Settled {
-            let _ = writeln!(text, "                {}", in_words(&link.reason));
+            line(text, "", Cause::of_owner(&link.reason).in_words());
         }
     }
     for field in &explained.drift {
         let (path, mode) = (drift::path(field), drift::mode(field.mode));
         let writer = drift::writer(field.by.as_ref());
-        let _ = writeln!(text, "  drift         {path} ({mode}): changed by {writer}");
+        line(
+            text,
+            "drift",
+            format!("{path} ({mode}): changed by {writer}"),
+        );
     }
-    if !explained.due.is_empty() {
+    due_writes(text, &explained.due, object);
+}
+
+fn in_attempts(attempts: &AttemptsOverview) -> String {
+    let next = match attempts.next_seconds {
+        Some(seconds) => format!("the next in {}", span(seconds)),
+        None => "the next after a change".to_owned(),
+    };
+    format!(
+        "{} in {} ({}), the last {} ago, {next}",
+        attempts.attempts,
+        span(attempts.since_seconds),
+        plain(&attempts.code),
+        span(attempts.last_seconds),
+    )
+}
+
+fn due_writes(text: &mut String, due: &[DueWrite], object: &Key) {
+    if !due.is_empty() {
         text.push_str("  due writes\n");
     }
-    for (number, write) in explained.due.iter().enumerate() {
+    for (number, write) in due.iter().enumerate() {
         let own = if write.object == *object {
             " (the object)"
         } else {
@@ -310,6 +347,29 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
                 let _ = writeln!(text, "         {line}");
             }
         }
+    }
+}
+
+/// The reason that blocks an object. If nothing stands in the way of the writes that are due, the running agent may
+/// know more: what it holds back, what others undo, what its cache has no room for.
+fn blocking(explained: &Explained, attempts: Option<&AttemptsOverview>) -> Reason {
+    let own = explained.reason();
+    let of_agent = attempts.and_then(|attempts| {
+        let code = Code::named(&attempts.code)?;
+        Some(Reason::new(code, plain(&attempts.detail)))
+    });
+    match of_agent {
+        Some(reason) if reason.code.class() > own.code.class() && own.code == Code::Working => {
+            reason
+        }
+        _ => own,
+    }
+}
+
+fn verdict<'a>(explained: &Explained, reason: &Reason) -> SheetHead<'a> {
+    SheetHead {
+        in_sync: Some(explained.is_in_step()),
+        cause: Cause::of_owner(reason),
     }
 }
 
@@ -352,22 +412,13 @@ fn overview(findings: &Findings) -> String {
 
 pub(super) fn title(explained: &Explained) -> String {
     let object = &explained.object;
-    let namespace = object.namespace.as_deref().map(|name| format!("{name}/"));
     let cluster = &object.cluster;
     let workspace = match &explained.path {
         Some(path) => format!("{path} ({cluster})"),
         None => cluster.to_string(),
     };
-    format!(
-        "{} {}{} in workspace {workspace}",
-        object.kind.kind,
-        namespace.unwrap_or_default(),
-        object.name
-    )
-}
-
-fn in_words(reason: &Reason) -> String {
-    format!("{}: {reason}", reason.code)
+    let namespace = object.namespace.as_deref();
+    sheet::title(&object.kind.kind, namespace, &object.name, &workspace)
 }
 
 /// The lines that concern all objects.
@@ -393,88 +444,4 @@ fn around(text: &mut String, findings: &Findings) {
             "PublishedResource {name}: {condition} is not true: {message}"
         );
     }
-}
-
-fn machine(findings: &Findings) -> Value {
-    let known = findings.attempts.as_deref().unwrap_or_default();
-    let with_attempts = |(number, explained): (usize, &Explained)| {
-        let mut object = as_json(explained);
-        object["attempts"] = json!(known.get(number).and_then(Option::as_ref));
-        object
-    };
-    let objects = findings.explained.iter().enumerate();
-    let objects: Vec<_> = objects.map(with_attempts).collect();
-    let leader = match &findings.leader {
-        Leader::Present { identity, renewed } => {
-            json!({"identity": identity, "renewedSecondsAgo": renewed.as_secs()})
-        }
-        Leader::Missing => Value::Null,
-        Leader::Unknown(why) => json!({"problem": why}),
-    };
-    let problems = findings.problems.iter().map(|[name, condition, message]| {
-        json!({"publishedResource": name, "condition": condition, "message": message})
-    });
-    json!({
-        "objects": objects,
-        "leader": leader,
-        "pageProblem": findings.attempts.as_ref().err(),
-        "problems": problems.collect::<Vec<_>>(),
-    })
-}
-
-pub(super) fn as_json(explained: &Explained) -> Value {
-    let told = |reason: &Reason| {
-        json!({
-            "code": reason.code.as_str(),
-            "class": reason.code.class().as_str(),
-            "explanation": reason.to_string(),
-            "advice": advice(reason.code),
-        })
-    };
-    let links = explained.links.iter().map(|link| {
-        json!({
-            "relatedEntry": link.entry,
-            "reason": told(&link.reason),
-            "copy": link.copy.as_ref().map(ToString::to_string),
-        })
-    });
-    let due = explained.due.iter().map(|write| {
-        json!({
-            "verb": write.verb,
-            "object": write.object.to_string(),
-            "change": write.change,
-            "refusal": write.refusal,
-            "held": write.held,
-        })
-    });
-    let drift = explained.drift.iter().map(|field| {
-        let by = field.by.as_ref().map(|by| {
-            json!({
-                "manager": by.manager,
-                "operation": by.operation,
-                "subresource": by.subresource,
-                "time": by.time,
-            })
-        });
-        json!({"path": drift::path(field), "mode": drift::mode(field.mode), "changedBy": by})
-    });
-    let object = &explained.object;
-    json!({
-        "object": {
-            "kind": object.kind.kind,
-            "namespace": object.namespace.as_deref(),
-            "name": &*object.name,
-            "cluster": &*object.cluster,
-            "path": explained.path,
-        },
-        "publishedResource": explained.published_resource,
-        "inStep": explained.is_in_step(),
-        "reason": told(&explained.reason()),
-        "pauses": explained.pauses,
-        "leftOutBy": explained.left_out_by,
-        "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
-        "drift": drift.collect::<Vec<_>>(),
-        "links": links.collect::<Vec<_>>(),
-        "due": due.collect::<Vec<_>>(),
-    })
 }

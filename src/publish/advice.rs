@@ -1,4 +1,4 @@
-//! What the owner of a published resource can do about each reason.
+//! What the owner of a published resource, and a consumer, can do about each reason.
 
 use hawser_sync::Code;
 
@@ -35,20 +35,26 @@ pub fn advice(code: Code) -> Option<&'static str> {
         Code::AdoptionRefused => {
             "delete or rename the existing object, or allow adoption in spec.safety"
         }
-        Code::NameInvalid | Code::NamingFailed => {
-            "correct spec.naming, and try it with hawser render"
+        Code::NameInvalid => {
+            "correct spec.naming, or the names in the related entry or the object, and try it with hawser render"
         }
-        Code::NamespaceMissing => "create the namespace, or let the agent create namespaces",
+        Code::NamingFailed => "correct spec.naming, and try it with hawser render",
+        Code::NamespaceMissing => {
+            "create the namespace, or grant the agent the rights to list and create namespaces"
+        }
         Code::Invalid => "correct the object as the server says, or correct spec.mutation",
         Code::Forbidden => {
-            "grant the agent this right. In a workspace, accept the permission claim in the APIBinding"
+            "grant the agent this right, or change the quota or policy that the message names. In a workspace, accept the permission claim in the APIBinding"
         }
-        Code::TooLarge | Code::StateTooLarge => "make the object smaller",
+        Code::TooLarge => "make the object smaller",
+        Code::StateTooLarge => "make the object, or those that belong to it, smaller or fewer",
         Code::TooDeep => "nest the object less deeply: 127 levels are read",
         Code::CacheLimitExceeded => {
             "delete objects of the workspace, refer to smaller ones, or raise --workspace-cache-mib of the agent"
         }
-        Code::StateNotKept => "change the value that the message names",
+        Code::StateNotKept => {
+            "nest the object less deeply, or correct spec.mutation: 127 levels are kept"
+        }
         Code::MutationFailed => "correct spec.mutation, and try it with hawser render",
         Code::NotLinked => "add what the related entry requires to the object, or change the entry",
         Code::NamespaceClosed => "use another namespace in spec.naming or in the related entry",
@@ -57,4 +63,94 @@ pub fn advice(code: Code) -> Option<&'static str> {
         Code::KindNotServed => "install the CRD of the kind, or correct the related entry",
         Code::RulesInvalid => "correct the PublishedResource: hawser check says what is wrong",
     })
+}
+
+/// The next steps about an object, by who can take them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerAdvice {
+    /// With the rights of a consumer in the workspace.
+    pub consumer: Option<&'static str>,
+    /// Only the provider can do it.
+    pub provider: Option<&'static str>,
+}
+
+/// What a consumer can do about an object, and what only the provider can.
+pub fn for_consumer(code: Code) -> ConsumerAdvice {
+    let (consumer, provider) = match code {
+        Code::InStep | Code::Gone | Code::Kept | Code::NoSource | Code::StatusNotServed => ("", ""),
+        Code::Working | Code::NeedsToSee | Code::NotSeen | Code::NoAnswer => (
+            "wait a moment",
+            "check that an agent runs and reaches both servers",
+        ),
+        Code::WaitingForDeletion => (
+            "wait until the service has deleted its copy",
+            "find what holds the copy: finalizers, held deletions, a stopped agent",
+        ),
+        Code::WaitingForNamespace => ("wait a moment", "find what holds the namespace of the copy"),
+        Code::Held => ("wait for the provider", "approve the deletions"),
+        Code::Paused => (
+            "wait until the pause ends, or remove its annotations syncagent.kcp.io/pause-…",
+            "end the pause",
+        ),
+        Code::WaitingForOthers => (
+            "solve the problems of the objects that belong to this one",
+            "",
+        ),
+        Code::SourceNotQuiet => (
+            "wait until the object has not been changed for a moment",
+            "",
+        ),
+        Code::TooManyChanges | Code::Contested => (
+            "find the other writer in metadata.managedFields, and stop it",
+            "find the other writer of the copy, or leave the field to it",
+        ),
+        Code::StoredOtherwise => ("", "find what changes the written fields"),
+        Code::NameConflict | Code::AdoptionRefused => (
+            "create the object under another name",
+            "delete or rename the other object, or change the naming",
+        ),
+        Code::NameInvalid | Code::NamingFailed => (
+            "choose a shorter or simpler name, or correct the fields that name others",
+            "correct the naming",
+        ),
+        Code::NamespaceMissing => (
+            "create the namespace that the message or the object names",
+            "create the namespace on the service cluster",
+        ),
+        Code::Invalid => (
+            "correct the object as the message says",
+            "correct the mutation",
+        ),
+        Code::Forbidden => ("", "grant the agent the right, or raise the quota"),
+        Code::TooLarge | Code::StateTooLarge => ("make the object smaller", ""),
+        Code::TooDeep => ("nest the object less deeply: 127 levels are read", ""),
+        Code::CacheLimitExceeded => (
+            "delete objects, or make them smaller",
+            "raise the limit of the cache for each workspace",
+        ),
+        Code::StateNotKept => ("nest the object less deeply", "correct the mutation"),
+        Code::MutationFailed => (
+            "check the values of the object",
+            "correct the mutation: hawser explain says why it fails",
+        ),
+        Code::NotLinked | Code::NamespaceClosed => (
+            "use another namespace or another reference",
+            "correct the related entry or the naming",
+        ),
+        Code::ReferenceInvalid => (
+            "correct the reference in the object",
+            "correct the related entry",
+        ),
+        Code::TooManyRelated => (
+            "refer to fewer objects",
+            "raise the maximum of the related entry",
+        ),
+        Code::KindNotServed => ("", "install the kind"),
+        Code::RulesInvalid => ("", "correct the PublishedResource"),
+    };
+    let given = |text: &'static str| Some(text).filter(|text| !text.is_empty());
+    ConsumerAdvice {
+        consumer: given(consumer),
+        provider: given(provider),
+    }
 }

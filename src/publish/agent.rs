@@ -14,6 +14,7 @@
 //! | [`explain`] | explains the state of an object, on request |
 //! | `explained` | what the agent would do about one object, and why |
 //! | `trial` | passes with dry runs in place of writes |
+//! | [`consumer`] | explains an object to its consumer, from what the workspace shows |
 //! | [`adopt`] | objects in the places of copies, for a plan |
 //! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
@@ -42,6 +43,7 @@ pub mod approvals;
 pub mod binding_reader;
 pub mod bindings;
 pub mod conditions;
+pub mod consumer;
 pub mod control;
 pub mod dispatch;
 mod drift;

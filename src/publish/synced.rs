@@ -25,6 +25,16 @@ const STATUSES: [&str; 3] = [TRUE, FALSE, UNKNOWN];
 const TRUE: &str = "True";
 const FALSE: &str = "False";
 const UNKNOWN: &str = "Unknown";
+/// The reasons of reports that follow from no problem, and their messages.
+const COPIED: (&str, &str) = ("Copied", "the service has this generation of the object");
+const OBSERVED: (&str, &str) = (
+    "Observed",
+    "the service has observed this generation of the object",
+);
+const NOT_OBSERVED: (&str, &str) = (
+    "NotObserved",
+    "the service has not reported that it observed this generation of the object",
+);
 
 /// The way of reporting, compiled from `spec.synced`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +75,47 @@ struct Report {
     status: &'static str,
     reason: &'static str,
     message: &'static str,
+}
+
+/// A report, as its consumer finds it on the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GenerationReport {
+    pub generation: i64,
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+    pub since: String,
+}
+
+impl GenerationReport {
+    /// The report in the annotation or in a condition. Only the owner knows the type of the condition, so it is known by
+    /// its words.
+    pub fn of(object: &Object) -> Option<Self> {
+        if let Some(text) = object.annotation(marks::SYNCED) {
+            let report: Value = serde_json::from_str(text).ok()?;
+            return Self::read(&report, "generation", "since");
+        }
+        let conditions = object.as_value()["status"]["conditions"].as_array()?;
+        let found = conditions
+            .iter()
+            .filter_map(|one| Self::read(one, "observedGeneration", "lastTransitionTime"));
+        found.into_iter().find(|report| {
+            let words = (&*report.reason, &*report.message);
+            let of_code = Code::named(words.0).is_some_and(|code| code.sentence() == words.1);
+            of_code || [COPIED, OBSERVED, NOT_OBSERVED].contains(&words)
+        })
+    }
+
+    fn read(report: &Value, generation: &str, since: &str) -> Option<Self> {
+        let text = |field: &str| report[field].as_str().map(str::to_owned);
+        Some(Self {
+            generation: report[generation].as_i64()?,
+            status: text("status")?,
+            reason: text("reason")?,
+            message: text("message")?,
+            since: text(since)?,
+        })
+    }
 }
 
 impl SyncedRules {
@@ -182,8 +233,7 @@ impl SyncedRules {
             };
             let is_observed = match (self.when, copy) {
                 (SyncedWhen::Copied, _) => {
-                    let message = "the service has this generation of the object";
-                    return Some(report(TRUE, "Copied", message));
+                    return Some(report(TRUE, COPIED.0, COPIED.1));
                 }
                 (SyncedWhen::Observed, Some(copy)) => {
                     let observed = observed(copy);
@@ -194,12 +244,9 @@ impl SyncedRules {
                 (SyncedWhen::Observed, None) => false,
             };
             return Some(if is_observed {
-                let message = "the service has observed this generation of the object";
-                report(TRUE, "Observed", message)
+                report(TRUE, OBSERVED.0, OBSERVED.1)
             } else {
-                let message =
-                    "the service has not reported that it observed this generation of the object";
-                report(FALSE, "NotObserved", message)
+                report(FALSE, NOT_OBSERVED.0, NOT_OBSERVED.1)
             });
         };
         let status = match code.class() {

@@ -1125,7 +1125,12 @@ impl Stage {
 
     /// One pass of one front end with caches as they are.
     pub(super) fn pass(&self, front: &Front) -> Report {
-        futures::executor::block_on(run(front, front.rested.as_ref(), &self.cache, self))
+        let pass = run(front, front.rested.as_ref(), &self.cache, self);
+        let report = futures::executor::block_on(pass);
+        // Reads end before their pass does.
+        let reads = |outcome: &Outcome| outcome.reason.code == Code::NeedsToSee;
+        assert!(!report.outcomes.iter().any(reads), "{:?}", report.outcomes);
+        report
     }
 
     /// Delivers all events and runs all passes, until no request is sent any more.

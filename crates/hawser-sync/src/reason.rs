@@ -52,6 +52,11 @@ macro_rules! codes {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
+            /// The code of this name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.as_str() == name)
+            }
+
             pub fn sentence(self) -> &'static str {
                 match self { $(Self::$name => $sentence,)* }
             }

@@ -11,8 +11,15 @@ use hawser_sync::{Code, Effect, Key, LinkId, Outcome, Report};
 mod announcer;
 pub mod plain;
 
-pub use announcer::Announcer;
+pub use announcer::{Announcer, COMPONENT};
 use plain::Hidden;
+
+/// The beginnings of a refusal: of the object itself, and of one that belongs to it.
+const OWN: &str = "The object";
+const BELONGING: &str = "An object that belongs to this one";
+/// The refusal of a request in the workspace.
+const NEEDS_CLAIM: &str = "cannot be processed: this workspace does not let the service write it; its APIBinding has \
+                           to accept the permission claim";
 
 /// The number of different refusals that are reported for an object.
 const MAX_REFUSALS: usize = 3;
@@ -41,6 +48,24 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub const ALL: [Self; 10] = [
+        Self::Accepted,
+        Self::StatusSynced,
+        Self::Synced,
+        Self::Placed,
+        Self::Cleanup,
+        Self::Deleted,
+        Self::Paused,
+        Self::PauseIgnored,
+        Self::StatusMissing,
+        Self::Refused,
+    ];
+
+    /// Whether the event is the result of a pass over the object, and no remark beside it.
+    pub fn is_result(self) -> bool {
+        !matches!(self, Self::PauseIgnored | Self::StatusMissing)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "ObjectAccepted",
@@ -149,6 +174,59 @@ fn is_its_own(outcome: &Outcome) -> bool {
     *outcome.link.0 == *PRIMARY
 }
 
+/// A refusal in the message of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToldRefusal<'a> {
+    /// Of several codes with the same words, the first one.
+    pub code: Code,
+    pub sentence: &'a str,
+    /// The consumer has to accept a permission claim.
+    pub needs_claim: bool,
+}
+
+/// The refusals that a message tells of, in its order. Others word theirs differently, and have none.
+pub fn refusals_in(message: &str) -> Vec<ToldRefusal<'_>> {
+    let mut begins: Vec<usize> = [OWN, BELONGING]
+        .iter()
+        .flat_map(|whose| message.match_indices(whose).map(|(at, _)| at))
+        .filter(|at| *at == 0 || message[..*at].ends_with(". "))
+        .collect();
+    begins.sort_unstable();
+    let ends = begins.iter().skip(1).copied().chain([message.len()]);
+    let sentences = begins.iter().zip(ends);
+    let sentences = sentences.map(|(begin, end)| message[*begin..end].trim_end());
+    sentences.filter_map(told_refusal).collect()
+}
+
+fn told_refusal(sentence: &str) -> Option<ToldRefusal<'_>> {
+    let words = match sentence.strip_prefix(OWN) {
+        Some(words) => words,
+        None => {
+            let words = sentence.strip_prefix(BELONGING)?;
+            // The entry, in brackets.
+            let entry = words
+                .strip_prefix(" (")
+                .and_then(|words| words.split_once(") "));
+            entry.map_or(words, |(_, words)| words)
+        }
+    };
+    let words = words.trim_start();
+    let told = |code, needs_claim| ToldRefusal {
+        code,
+        sentence,
+        needs_claim,
+    };
+    if words.starts_with(NEEDS_CLAIM) {
+        return Some(told(Code::Forbidden, true));
+    }
+    let refused = Code::ALL.iter().rev().copied();
+    let refused = refused.filter(|code| code.class() == Class::Refused);
+    let fits = refused.filter(|code| words.starts_with(refusal_text(*code)));
+    // One text may begin with another.
+    let code = fits.max_by_key(|code| refusal_text(*code).len())?;
+    Some(told(code, false))
+}
+
 /// The description of a related link, as far as the owner of the object may know it.
 fn belonging(link: &LinkId) -> String {
     let entry = related::entry_of(link).map(|entry| format!(" ({entry})"));
@@ -162,7 +240,7 @@ fn belonging(link: &LinkId) -> String {
 fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
     let is_its_own = is_its_own(outcome);
     let whose = if is_its_own {
-        "The object".to_owned()
+        OWN.to_owned()
     } else {
         belonging(&outcome.link).replacen('a', "A", 1)
     };
@@ -172,8 +250,7 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
         .as_ref()
         .is_some_and(|copy| copy.side == own.side);
     let words = if code == Code::Forbidden && in_its_workspace {
-        "cannot be processed: this workspace does not let the service write it; its APIBinding has \
-         to accept the permission claim"
+        NEEDS_CLAIM
     } else {
         refusal_text(code)
     };

@@ -307,7 +307,7 @@ impl Explainer {
 
 impl Selection {
     /// Whether a kind is selected, by its kind or plural and perhaps its group.
-    pub(super) fn is_of_kind(&self, kind: &Gvk, plural: &str) -> bool {
+    pub fn is_of_kind(&self, kind: &Gvk, plural: &str) -> bool {
         self.kind
             .as_deref()
             .is_none_or(|selected| is_of_kind(selected, kind, plural))

@@ -4,7 +4,7 @@ pub use crate::explain::DueWrite;
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
 use hawser_sync::reason::Class;
-use hawser_sync::{DriftedField, Key, Outcome, Reason};
+use hawser_sync::{Code, DriftedField, Key, Outcome, Reason};
 
 /// An object, and what the agent would do about it.
 #[derive(Debug)]
@@ -44,18 +44,24 @@ pub struct ExplainedLink {
 impl Explained {
     /// Whether the object is in sync.
     pub fn is_in_step(&self) -> bool {
-        self.due.is_empty() && self.reason().code.class() == Class::Settled
+        !self.is_due() && self.reason().code.class() == Class::Settled
+    }
+
+    /// Whether something is left to write. What a server refuses, although the object is settled, is not: a status that
+    /// it does not serve.
+    fn is_due(&self) -> bool {
+        self.due.iter().any(|write| write.refusal.is_none())
     }
 
     /// The most serious reason.
     pub fn reason(&self) -> Reason {
-        let settled = || Reason::from(hawser_sync::Code::NoSource);
+        let settled = || Reason::from(Code::NoSource);
         let first = self.links.first().map(|link| link.reason.clone());
         match first.unwrap_or_else(settled) {
-            reason if reason.code.class() == Class::Settled && !self.due.is_empty() => {
+            reason if reason.code.class() == Class::Settled && self.is_due() => {
                 match self.pauses.first() {
-                    Some(pause) => Reason::new(hawser_sync::Code::Paused, pause.clone()),
-                    None => hawser_sync::Code::Working.into(),
+                    Some(pause) => Reason::new(Code::Paused, pause.clone()),
+                    None => Code::Working.into(),
                 }
             }
             reason => reason,

@@ -172,10 +172,16 @@ impl Publishing {
     pub(super) async fn filled(&self) {
         let mut engaged = usize::MAX;
         // Bindings are handled one by one after their list: waits until a round adds no workspace.
-        while !self.is_complete() || engaged != self.workspaces.engaged() {
+        while !self.is_complete() || !self.has_begun() || engaged != self.workspaces.engaged() {
             engaged = self.workspaces.engaged();
             sleep(LOOK_ROUND).await;
         }
+    }
+
+    /// Whether passes over all published resources can run. Kinds that are not served are waited for only shortly.
+    fn has_begun(&self) -> bool {
+        let running = self.dispatch.running();
+        running.values().all(|publication| publication.has_begun())
     }
 
     fn facts(&self, name: &str) -> Option<Facts> {

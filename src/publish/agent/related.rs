@@ -35,6 +35,7 @@ use kube_lang::object::{Gvk, Object};
 
 mod quiet;
 
+pub(super) use quiet::MOMENT;
 use quiet::QuietTracker;
 
 /// The state that all published resources share. One for each process.
@@ -339,6 +340,11 @@ impl RelatedState {
 impl Publication {
     pub fn related_kinds(&self) -> Arc<Kinds> {
         Arc::clone(&self.state.read().related.kinds)
+    }
+
+    /// Whether the related kinds are known, or have been waited for.
+    pub(super) fn has_begun(&self) -> bool {
+        self.state.read().related.begun
     }
 
     /// Notes that passes would have another result from now on.

@@ -3,18 +3,21 @@
 //! The rest of a pass finds the result of a dry run in memory, so nothing changes on either side. Several trials have the
 //! claims on related objects in common, as the passes of the agent have, and the brakes, but nothing with real passes.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::approvals;
 use super::explained::{DueWrite, Explained, ExplainedLink};
 use super::passes::{ObjectPass, Passes};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::Publishing;
+use super::related::MOMENT;
 use super::router::PublishRouter;
 use crate::explain::try_pass;
 use crate::publish::rules::{PRIMARY, drift_policy};
@@ -22,7 +25,7 @@ use hawser_runtime::cluster::cache::{Change, ChangeType};
 use hawser_runtime::controller::{BrakeRegistry, PassDialect as _};
 use hawser_sync::link::DriftPolicy;
 use hawser_sync::{
-    Dialect, DriftedField, Effect, Key, LinkId, Outcome, Report, Request, Scope, Seen, Step,
+    Code, Dialect, DriftedField, Effect, Key, LinkId, Outcome, Report, Request, Scope, Seen, Step,
     Store as _, Subject, View,
 };
 use kube_lang::object::Object;
@@ -150,7 +153,13 @@ impl Trials {
         pass.prepare().await;
         let front = TriedPass { pass: &pass, drift };
         let (router, cache, brakes) = (&*self.router, &*self.passes.cache, self.brakes.as_deref());
-        let (report, due) = try_pass(&pass, &front, router, cache, brakes).await;
+        let (mut report, mut due) = try_pass(&pass, &front, router, cache, brakes).await;
+        let is_unsettled = |one: &Outcome| one.reason.code == Code::SourceNotQuiet;
+        if report.outcomes.iter().any(is_unsettled) {
+            // The first pass began to watch the originals; the second one knows whether they change.
+            sleep(MOMENT).await;
+            (report, due) = try_pass(&pass, &front, router, cache, brakes).await;
+        }
         // Later changes of these objects make another plan.
         if publication.plan.plans_only && pass.note_related(&report) {
             publication.note_change();
@@ -171,7 +180,11 @@ impl Trials {
             .into_iter()
             .map(ExplainedLink::from)
             .collect();
-        links.sort_by_key(|link| std::cmp::Reverse(link.reason.code.class()));
+        // A status that cannot be copied is no problem of the object, but worth more than that all else is in sync.
+        links.sort_by_key(|link| {
+            let code = link.reason.code;
+            (Reverse(code.class()), code != Code::StatusNotServed)
+        });
         let kcp = &self.passes.sides.kcp;
         let namespace = id.namespace.as_deref().map(|namespace| {
             self.present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))

@@ -75,7 +75,7 @@ pub fn overview(overview: &Overview) -> String {
 
 /// The page of one reason; `None` if there is no such reason.
 pub fn reason(overview: &Overview, code: &str) -> Option<String> {
-    let code = Code::ALL.iter().find(|known| known.as_str() == code)?;
+    let code = Code::named(code)?;
     Some(document(overview, |out| {
         writeln!(out, "<p><a href=\"/\">Overview</a></p>")?;
         let reason = overview

@@ -11,7 +11,7 @@ use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder}
 use hawser_sync::{DriftMode, Key, Report, Seen, Store};
 
 /// The component of api-syncagent's events.
-const COMPONENT: &str = "syncagent-sync";
+pub const COMPONENT: &str = "syncagent-sync";
 
 /// Announces results of passes over the objects of workspaces.
 #[derive(Clone)]

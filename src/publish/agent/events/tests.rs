@@ -266,3 +266,50 @@ fn changes_that_a_pause_holds_are_told_without_who_paused() {
     assert_eq!(event.reason, Reason::Paused);
     assert!(!event.message.contains("anna"), "{}", event.message);
 }
+
+#[test]
+fn refusals_are_read_back_from_what_consumers_are_told() {
+    for code in Code::ALL
+        .iter()
+        .filter(|code| code.class() == Class::Refused)
+    {
+        for link in [PRIMARY, "my (ca): entry", "secret"] {
+            let report = report(&[], &[(link, *code, "detail")]);
+            let told = consumer_event(&report, &own()).unwrap().message;
+            let read = refusals_in(&told);
+            let [refusal] = &*read else {
+                panic!("{told}: {read:?}");
+            };
+            assert_eq!(refusal_text(refusal.code), refusal_text(*code), "{told}");
+            assert!(!refusal.needs_claim && refusal.sentence == told);
+        }
+    }
+    let outcomes = [
+        (PRIMARY, Code::TooLarge, ""),
+        ("one: entry", Code::NotLinked, ""),
+        ("two: entry", Code::Forbidden, ""),
+    ];
+    let mut report = report(&[], &outcomes);
+    report.outcomes[2].copy = Some(own());
+    let told = consumer_event(&report, &own()).unwrap().message;
+    let read = refusals_in(&told);
+    let read: Vec<_> = read.iter().map(|one| (one.code, one.needs_claim)).collect();
+    // Two codes have the words of the second refusal.
+    assert_eq!(
+        read,
+        [
+            (Code::TooLarge, false),
+            (Code::NotLinked, false),
+            (Code::Forbidden, true),
+        ]
+    );
+    assert_eq!(refusals_in("failed to sync: no such object"), []);
+}
+
+#[test]
+fn every_reason_of_an_event_is_listed() {
+    for (number, reason) in Reason::ALL.into_iter().enumerate() {
+        assert_eq!(reason as usize, number);
+    }
+    assert_eq!(Reason::Refused as usize + 1, Reason::ALL.len());
+}

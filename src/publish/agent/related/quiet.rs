@@ -11,7 +11,7 @@ use hawser_sync::Key;
 use kube_lang::object::Object;
 
 /// The time that the creator of an object is given to write its status.
-const MOMENT: Duration = Duration::from_secs(1);
+pub(in crate::publish::agent) const MOMENT: Duration = Duration::from_secs(1);
 /// An object that no pass asked about for this time is forgotten, at the latest after twice the time.
 const KEPT: Duration = Duration::from_mins(1);
 

@@ -1,0 +1,91 @@
+//! What is explained, as a document.
+
+use serde_json::{Value, json};
+
+use super::sheet::Cause;
+use super::{Findings, blocking, verdict};
+use crate::publish::agent::explain::{Explained, Leader};
+use crate::publish::drift;
+use hawser_sync::Reason;
+
+pub(super) fn machine(findings: &Findings) -> Value {
+    let known = findings.attempts.as_deref().unwrap_or_default();
+    let with_attempts = |(number, explained): (usize, &Explained)| {
+        let attempts = known.get(number).and_then(Option::as_ref);
+        let mut object = with_reason(explained, &blocking(explained, attempts));
+        object["attempts"] = json!(attempts);
+        object
+    };
+    let objects = findings.explained.iter().enumerate();
+    let objects: Vec<_> = objects.map(with_attempts).collect();
+    let leader = match &findings.leader {
+        Leader::Present { identity, renewed } => {
+            json!({"identity": identity, "renewedSecondsAgo": renewed.as_secs()})
+        }
+        Leader::Missing => Value::Null,
+        Leader::Unknown(why) => json!({"problem": why}),
+    };
+    let problems = findings.problems.iter().map(|[name, condition, message]| {
+        json!({"publishedResource": name, "condition": condition, "message": message})
+    });
+    json!({
+        "objects": objects,
+        "leader": leader,
+        "pageProblem": findings.attempts.as_ref().err(),
+        "problems": problems.collect::<Vec<_>>(),
+    })
+}
+
+/// An object, and what the agent would do about it.
+pub(in crate::cli) fn as_json(explained: &Explained) -> Value {
+    with_reason(explained, &explained.reason())
+}
+
+fn with_reason(explained: &Explained, reason: &Reason) -> Value {
+    let links = explained.links.iter().map(|link| {
+        json!({
+            "relatedEntry": link.entry,
+            "reason": Cause::of_owner(&link.reason).as_json(),
+            "copy": link.copy.as_ref().map(ToString::to_string),
+        })
+    });
+    let due = explained.due.iter().map(|write| {
+        json!({
+            "verb": write.verb,
+            "object": write.object.to_string(),
+            "change": write.change,
+            "refusal": write.refusal,
+            "held": write.held,
+        })
+    });
+    let drift = explained.drift.iter().map(|field| {
+        let by = field.by.as_ref().map(|by| {
+            json!({
+                "manager": by.manager,
+                "operation": by.operation,
+                "subresource": by.subresource,
+                "time": by.time,
+            })
+        });
+        json!({"path": drift::path(field), "mode": drift::mode(field.mode), "changedBy": by})
+    });
+    let object = &explained.object;
+    let mut document = json!({
+        "object": {
+            "kind": object.kind.kind,
+            "namespace": object.namespace.as_deref(),
+            "name": &*object.name,
+            "cluster": &*object.cluster,
+            "path": explained.path,
+        },
+        "publishedResource": explained.published_resource,
+        "pauses": explained.pauses,
+        "leftOutBy": explained.left_out_by,
+        "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
+        "drift": drift.collect::<Vec<_>>(),
+        "links": links.collect::<Vec<_>>(),
+        "due": due.collect::<Vec<_>>(),
+    });
+    verdict(explained, reason).put(&mut document);
+    document
+}
