@@ -1,6 +1,5 @@
 //! `hawser explain`: whether an object is in sync, why, and what to do about it.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -9,23 +8,28 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::agent_place::AgentPlace;
-use super::output::{Output, yaml};
+use super::output::Output;
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
     ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
 };
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
-use hawser_runtime::overview::fetch::fetch;
+use hawser_runtime::overview::AttemptsOverview;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
-use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, Role, plain, span};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
-use hawser_sync::Reason;
 use hawser_sync::reason::Class;
 
+mod mirror;
 mod placement;
+mod report;
 
+use mirror::{MirrorExplainArgs, MirrorExplainFailed};
 use placement::{PlacementArgs, PlacementFailed};
+use report::{
+    Attempts, attempts, by_reason, due_json, due_writes, in_words, known_reason, of_object,
+    reason_json, unknown_attempts, verdict,
+};
 
 /// Explain why objects are in sync or not.
 ///
@@ -75,12 +79,15 @@ pub(super) struct ExplainArgs {
 #[derive(Debug, Subcommand)]
 enum OtherDialect {
     Placement(PlacementArgs),
+    Mirror(Box<MirrorExplainArgs>),
 }
 
 #[derive(Debug, thiserror::Error)]
 enum ExplainFailed {
     #[error(transparent)]
     Placement(#[from] PlacementFailed),
+    #[error(transparent)]
+    Mirror(#[from] MirrorExplainFailed),
     #[error("name the agent: --kcp-kubeconfig, --namespace and --apiexportendpointslice-ref")]
     NoAgent,
     #[error(transparent)]
@@ -94,8 +101,8 @@ enum ExplainFailed {
 /// The content of the output.
 struct Findings {
     explained: Vec<Explained>,
-    /// What the running agent knows of these objects, or why that is unknown.
-    attempts: Result<Vec<Option<AttemptsOverview>>, String>,
+    /// What the running agent knows of these objects.
+    attempts: Attempts,
     leader: Leader,
     problems: Vec<[String; 3]>,
 }
@@ -122,8 +129,10 @@ pub(super) fn run(args: ExplainArgs) -> ExitCode {
 }
 
 async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
-    if let Some(OtherDialect::Placement(args)) = args.other {
-        return Ok(placement::run(args).await?);
+    match args.other {
+        Some(OtherDialect::Placement(args)) => return Ok(placement::run(args).await?),
+        Some(OtherDialect::Mirror(args)) => return Ok(mirror::run(*args).await?),
+        None => {}
     }
     let (output, is_one) = (args.output, args.name.is_some());
     let findings = find(args).await?;
@@ -145,7 +154,7 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
     let explainer = Explainer::begin(options, &[]).await?;
     let explained = explainer.explain(&selection).await?;
     let attempts = if is_one {
-        attempts(&args.page, &name, &explained).await
+        attempts(&args.page, &name, explained.iter().map(path_on_page)).await
     } else {
         Ok(Vec::new())
     };
@@ -157,56 +166,26 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
     })
 }
 
-/// Asks the page of the running agent about objects that are out of sync.
-async fn attempts(
-    page: &str,
-    name: &str,
-    explained: &[Explained],
-) -> Result<Vec<Option<AttemptsOverview>>, String> {
-    let mut all = Vec::new();
-    for one in explained {
-        if one.is_in_step() {
-            all.push(None);
-            continue;
-        }
-        let object = ObjectPath {
-            config: &one.published_resource,
-            tenant: &one.object.cluster,
-            namespace: one.object.namespace.as_deref(),
-            name: &one.object.name,
-        };
-        let answer = fetch::<ObjectAnswer>(page, &object.to_string()).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        if answer.agent != name {
-            return Err(format!(
-                "{page} is the page of the agent {:?}",
-                answer.agent
-            ));
-        }
-        if answer.role != Role::Leading {
-            return Err(format!("{page} is the page of an agent that does not lead"));
-        }
-        all.push(answer.attempts);
-    }
-    Ok(all)
+/// The object on the agent's page, if it is out of sync.
+fn path_on_page(explained: &Explained) -> Option<ObjectPath<'_>> {
+    (!explained.is_in_step()).then(|| ObjectPath {
+        config: &explained.published_resource,
+        tenant: &explained.object.cluster,
+        namespace: explained.object.namespace.as_deref(),
+        name: &explained.object.name,
+    })
 }
 
 /// Each object with its whole chain.
 fn each(findings: &Findings) -> String {
     let mut text = String::new();
-    let known = findings.attempts.as_deref().unwrap_or_default();
     for (number, explained) in findings.explained.iter().enumerate() {
-        let attempts = known.get(number).and_then(Option::as_ref);
+        let attempts = of_object(&findings.attempts, number);
         chain(&mut text, explained, attempts);
         text.push('\n');
     }
     around(&mut text, findings);
-    if let Err(problem) = &findings.attempts {
-        let _ = writeln!(
-            text,
-            "attempts and back-off are unknown: {problem}. Forward the port of the agent, or set --page"
-        );
-    }
+    unknown_attempts(&mut text, &findings.attempts);
     text
 }
 
@@ -217,27 +196,8 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
         ..
     } = explained;
     let _ = writeln!(text, "{}", title(explained));
-    let reason = explained.reason();
-    let answer = if explained.is_in_step() { "yes" } else { "no" };
-    let _ = writeln!(text, "  in sync       {answer}");
-    let _ = writeln!(text, "  reason        {}", in_words(&reason));
-    if let Some(advice) = advice(reason.code) {
-        let _ = writeln!(text, "  what to do    {advice}");
-    }
-    if let Some(attempts) = attempts {
-        let next = match attempts.next_seconds {
-            Some(seconds) => format!("the next in {}", span(seconds)),
-            None => "the next after a change".to_owned(),
-        };
-        let _ = writeln!(
-            text,
-            "  attempts      {} in {} ({}), the last {} ago, {next}",
-            attempts.attempts,
-            span(attempts.since_seconds),
-            plain(&attempts.code),
-            span(attempts.last_seconds),
-        );
-    }
+    let reason = known_reason(explained.reason(), attempts);
+    verdict(text, explained.is_in_step(), &reason, advice, attempts);
     let _ = writeln!(
         text,
         "  published by  PublishedResource {published_resource}"
@@ -286,66 +246,15 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
         let writer = drift::writer(field.by.as_ref());
         let _ = writeln!(text, "  drift         {path} ({mode}): changed by {writer}");
     }
-    if !explained.due.is_empty() {
-        text.push_str("  due writes\n");
-    }
-    for (number, write) in explained.due.iter().enumerate() {
-        let own = if write.object == *object {
-            " (the object)"
-        } else {
-            ""
-        };
-        let _ = writeln!(
-            text,
-            "    {}. {} {}{own}",
-            number + 1,
-            write.verb,
-            write.object
-        );
-        if let Some(refusal) = &write.refusal {
-            let _ = writeln!(text, "       refused: {refusal}");
-        }
-        if let Some(change) = &write.change {
-            for line in yaml(change).lines() {
-                let _ = writeln!(text, "         {line}");
-            }
-        }
-    }
+    due_writes(text, &explained.due, Some(object));
 }
 
-/// The objects that are out of sync, by reason and workspace, the worst first.
+/// The objects that are out of sync, by reason.
 fn overview(findings: &Findings) -> String {
-    let mut text = String::new();
-    let mut by_reason: BTreeMap<_, Vec<&Explained>> = BTreeMap::new();
-    for explained in findings.explained.iter().filter(|one| !one.is_in_step()) {
-        let code = explained.reason().code;
-        let worst_first = std::cmp::Reverse(code.class());
-        by_reason
-            .entry((worst_first, code))
-            .or_default()
-            .push(explained);
-    }
-    for ((_, code), objects) in &by_reason {
-        let _ = writeln!(text, "{code}: {} ({})", code.sentence(), objects.len());
-        if let Some(advice) = advice(*code) {
-            let _ = writeln!(text, "  what to do: {advice}");
-        }
-        for explained in objects {
-            let detail = explained.reason().detail;
-            let detail = if detail.is_empty() {
-                detail
-            } else {
-                format!(": {detail}")
-            };
-            let _ = writeln!(text, "  {}{detail}", title(explained));
-        }
-    }
-    let out: usize = by_reason.values().map(Vec::len).sum();
-    let _ = writeln!(
-        text,
-        "{out} of {} objects are out of sync",
-        findings.explained.len()
-    );
+    let explained = findings.explained.iter();
+    let out_of_sync = explained.filter(|one| !one.is_in_step());
+    let out_of_sync = out_of_sync.map(|one| (one.reason(), title(one)));
+    let mut text = by_reason(out_of_sync, findings.explained.len(), advice);
     around(&mut text, findings);
     text
 }
@@ -364,10 +273,6 @@ pub(super) fn title(explained: &Explained) -> String {
         namespace.unwrap_or_default(),
         object.name
     )
-}
-
-fn in_words(reason: &Reason) -> String {
-    format!("{}: {reason}", reason.code)
 }
 
 /// The lines that concern all objects.
@@ -396,10 +301,12 @@ fn around(text: &mut String, findings: &Findings) {
 }
 
 fn machine(findings: &Findings) -> Value {
-    let known = findings.attempts.as_deref().unwrap_or_default();
     let with_attempts = |(number, explained): (usize, &Explained)| {
+        let attempts = of_object(&findings.attempts, number);
+        let reason = known_reason(explained.reason(), attempts);
         let mut object = as_json(explained);
-        object["attempts"] = json!(known.get(number).and_then(Option::as_ref));
+        object["reason"] = reason_json(&reason, advice);
+        object["attempts"] = json!(attempts);
         object
     };
     let objects = findings.explained.iter().enumerate();
@@ -423,27 +330,11 @@ fn machine(findings: &Findings) -> Value {
 }
 
 pub(super) fn as_json(explained: &Explained) -> Value {
-    let told = |reason: &Reason| {
-        json!({
-            "code": reason.code.as_str(),
-            "class": reason.code.class().as_str(),
-            "explanation": reason.to_string(),
-            "advice": advice(reason.code),
-        })
-    };
     let links = explained.links.iter().map(|link| {
         json!({
             "relatedEntry": link.entry,
-            "reason": told(&link.reason),
+            "reason": reason_json(&link.reason, advice),
             "copy": link.copy.as_ref().map(ToString::to_string),
-        })
-    });
-    let due = explained.due.iter().map(|write| {
-        json!({
-            "verb": write.verb,
-            "object": write.object.to_string(),
-            "change": write.change,
-            "refusal": write.refusal,
         })
     });
     let drift = explained.drift.iter().map(|field| {
@@ -468,12 +359,12 @@ pub(super) fn as_json(explained: &Explained) -> Value {
         },
         "publishedResource": explained.published_resource,
         "inStep": explained.is_in_step(),
-        "reason": told(&explained.reason()),
+        "reason": reason_json(&explained.reason(), advice),
         "pauses": explained.pauses,
         "leftOutBy": explained.left_out_by,
         "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
         "drift": drift.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
-        "due": due.collect::<Vec<_>>(),
+        "due": due_json(&explained.due),
     })
 }
