@@ -163,8 +163,11 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     } else if called == Some(OsStr::new(ORIGINAL)) || flag_first {
         args.insert(1, "agent".into());
     }
-    if args.get(1).is_some_and(|command| command == "mirror") {
-        mirror::two_dashes(&mut args[2..]);
+    let is_at = |place: usize, wanted: &str| args.get(place).is_some_and(|word| word == wanted);
+    if is_at(1, "mirror") {
+        mirror::two_dashes(&mut args[2..], &["h"]);
+    } else if is_at(1, "explain") && is_at(2, "mirror") {
+        mirror::two_dashes(&mut args[3..], &["h", "n", "o"]);
     }
     let is = |wanted: &str| args.get(1).is_some_and(|command| command == wanted);
     // The flags that are taken out, beside those of klog, and whether somebody is told of them.

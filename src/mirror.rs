@@ -5,12 +5,14 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`advice`] | what to do about each reason |
 //! | [`agent`] | the active part |
 //! | [`definition`] | the annotations of a definition, and the reasons why it is skipped |
 //! | [`options`] | the validated options of the process |
 //! | [`rules`] | the engine's rules for one object, and its subject |
 //! | [`status`] | the status on its way back |
 
+pub mod advice;
 pub mod agent;
 pub mod definition;
 pub mod options;

@@ -1,7 +1,8 @@
 //! Passes over objects in memory: the requests that would be sent, and their results.
 //!
-//! For `hawser render`, for what [`explain`](crate::explain) would write, and for tests. Two maps stand for the control planes; they execute the engine's requests like an
-//! API server, without schemas, admission or authorization.
+//! For `hawser render`, for the writes of a pass that [`explain`](crate::explain) only tries, and for tests. Two maps
+//! stand for the control planes; they execute the engine's requests like an API server, without schemas, admission or
+//! authorization.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

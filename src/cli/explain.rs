@@ -1,6 +1,5 @@
 //! `hawser explain`: whether an object is in sync, why, and what to do about it.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -8,29 +7,33 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use super::agent_place::AgentPlace;
-use super::output::{Output, yaml};
+use super::output::Output;
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
-    DueWrite, ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
+    ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
 };
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
-use hawser_runtime::overview::fetch::fetch;
+use hawser_runtime::overview::AttemptsOverview;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
-use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, Role, plain, span};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::reason::Class;
-use hawser_sync::{Code, Key, Reason};
 
 mod consumer;
 mod document;
+mod mirror;
 mod placement;
+mod report;
 mod sheet;
 
 use consumer::{Asked, ConsumerFailed};
 pub(super) use document::as_json;
+use mirror::{MirrorExplainArgs, MirrorExplainFailed};
 use placement::{PlacementArgs, PlacementFailed};
-use sheet::{Cause, SheetHead, line};
+use report::{
+    Attempts, attempts, by_reason, due_writes, known_reason, of_object, unknown_attempts, verdict,
+};
+use sheet::{Cause, line};
 
 /// Explain why objects are in sync or not.
 ///
@@ -105,6 +108,7 @@ pub(super) struct ExplainArgs {
 #[derive(Debug, Subcommand)]
 enum OtherDialect {
     Placement(PlacementArgs),
+    Mirror(Box<MirrorExplainArgs>),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +117,8 @@ enum ExplainFailed {
     Placement(#[from] PlacementFailed),
     #[error(transparent)]
     Consumer(#[from] ConsumerFailed),
+    #[error(transparent)]
+    Mirror(#[from] MirrorExplainFailed),
     #[error("name the agent: --kcp-kubeconfig, --namespace and --apiexportendpointslice-ref")]
     NoAgent,
     #[error(transparent)]
@@ -126,8 +132,8 @@ enum ExplainFailed {
 /// The content of the output.
 struct Findings {
     explained: Vec<Explained>,
-    /// What the running agent knows of these objects, or why that is unknown.
-    attempts: Result<Vec<Option<AttemptsOverview>>, String>,
+    /// What the running agent knows of these objects.
+    attempts: Attempts,
     leader: Leader,
     problems: Vec<[String; 3]>,
 }
@@ -154,8 +160,10 @@ pub(super) fn run(args: ExplainArgs) -> ExitCode {
 }
 
 async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
-    if let Some(OtherDialect::Placement(args)) = args.other {
-        return Ok(placement::run(args).await?);
+    match args.other {
+        Some(OtherDialect::Placement(args)) => return Ok(placement::run(args).await?),
+        Some(OtherDialect::Mirror(args)) => return Ok(mirror::run(*args).await?),
+        None => {}
     }
     if let Some(kubeconfig) = args.consumer {
         let asked = Asked {
@@ -185,7 +193,7 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
     let explainer = Explainer::begin(options, &[]).await?;
     let explained = explainer.explain(&selection).await?;
     let attempts = if is_one {
-        attempts(&args.page, &name, &explained).await
+        attempts(&args.page, &name, explained.iter().map(path_on_page)).await
     } else {
         Ok(Vec::new())
     };
@@ -197,56 +205,26 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
     })
 }
 
-/// Asks the page of the running agent about objects that are out of sync.
-async fn attempts(
-    page: &str,
-    name: &str,
-    explained: &[Explained],
-) -> Result<Vec<Option<AttemptsOverview>>, String> {
-    let mut all = Vec::new();
-    for one in explained {
-        if one.is_in_step() {
-            all.push(None);
-            continue;
-        }
-        let object = ObjectPath {
-            config: &one.published_resource,
-            tenant: &one.object.cluster,
-            namespace: one.object.namespace.as_deref(),
-            name: &one.object.name,
-        };
-        let answer = fetch::<ObjectAnswer>(page, &object.to_string()).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        if answer.agent != name {
-            return Err(format!(
-                "{page} is the page of the agent {:?}",
-                answer.agent
-            ));
-        }
-        if answer.role != Role::Leading {
-            return Err(format!("{page} is the page of an agent that does not lead"));
-        }
-        all.push(answer.attempts);
-    }
-    Ok(all)
+/// The object on the agent's page, if it is out of sync.
+fn path_on_page(explained: &Explained) -> Option<ObjectPath<'_>> {
+    (!explained.is_in_step()).then(|| ObjectPath {
+        config: &explained.published_resource,
+        tenant: &explained.object.cluster,
+        namespace: explained.object.namespace.as_deref(),
+        name: &explained.object.name,
+    })
 }
 
 /// Each object with its whole chain.
 fn each(findings: &Findings) -> String {
     let mut text = String::new();
-    let known = findings.attempts.as_deref().unwrap_or_default();
     for (number, explained) in findings.explained.iter().enumerate() {
-        let attempts = known.get(number).and_then(Option::as_ref);
+        let attempts = of_object(&findings.attempts, number);
         chain(&mut text, explained, attempts);
         text.push('\n');
     }
     around(&mut text, findings);
-    if let Err(problem) = &findings.attempts {
-        let _ = writeln!(
-            text,
-            "attempts and back-off are unknown: {problem}. Forward the port of the agent, or set --page"
-        );
-    }
+    unknown_attempts(&mut text, &findings.attempts);
     text
 }
 
@@ -257,10 +235,8 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
         ..
     } = explained;
     let _ = writeln!(text, "{}", title(explained));
-    verdict(explained, &blocking(explained, attempts)).show(text);
-    if let Some(attempts) = attempts {
-        line(text, "attempts", in_attempts(attempts));
-    }
+    let reason = known_reason(explained.reason(), attempts);
+    verdict(text, explained.is_in_step(), &reason, advice, attempts);
     let publisher = format!("PublishedResource {published_resource}");
     line(text, "published by", publisher);
     for pause in &explained.pauses {
@@ -293,7 +269,7 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
             Some(entry) => line(text, "related", format!("{entry}: {copy}")),
         }
         if link.reason.code.class() != Class::Settled {
-            line(text, "", Cause::of_owner(&link.reason).in_words());
+            line(text, "", Cause::of(&link.reason, advice).in_words());
         }
     }
     for field in &explained.drift {
@@ -305,107 +281,15 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
             format!("{path} ({mode}): changed by {writer}"),
         );
     }
-    due_writes(text, &explained.due, object);
+    due_writes(text, &explained.due, Some(object));
 }
 
-fn in_attempts(attempts: &AttemptsOverview) -> String {
-    let next = match attempts.next_seconds {
-        Some(seconds) => format!("the next in {}", span(seconds)),
-        None => "the next after a change".to_owned(),
-    };
-    format!(
-        "{} in {} ({}), the last {} ago, {next}",
-        attempts.attempts,
-        span(attempts.since_seconds),
-        plain(&attempts.code),
-        span(attempts.last_seconds),
-    )
-}
-
-fn due_writes(text: &mut String, due: &[DueWrite], object: &Key) {
-    if !due.is_empty() {
-        text.push_str("  due writes\n");
-    }
-    for (number, write) in due.iter().enumerate() {
-        let own = if write.object == *object {
-            " (the object)"
-        } else {
-            ""
-        };
-        let _ = writeln!(
-            text,
-            "    {}. {} {}{own}",
-            number + 1,
-            write.verb,
-            write.object
-        );
-        if let Some(refusal) = &write.refusal {
-            let _ = writeln!(text, "       refused: {refusal}");
-        }
-        if let Some(change) = &write.change {
-            for line in yaml(change).lines() {
-                let _ = writeln!(text, "         {line}");
-            }
-        }
-    }
-}
-
-/// The reason that blocks an object. If nothing stands in the way of the writes that are due, the running agent may
-/// know more: what it holds back, what others undo, what its cache has no room for.
-fn blocking(explained: &Explained, attempts: Option<&AttemptsOverview>) -> Reason {
-    let own = explained.reason();
-    let of_agent = attempts.and_then(|attempts| {
-        let code = Code::named(&attempts.code)?;
-        Some(Reason::new(code, plain(&attempts.detail)))
-    });
-    match of_agent {
-        Some(reason) if reason.code.class() > own.code.class() && own.code == Code::Working => {
-            reason
-        }
-        _ => own,
-    }
-}
-
-fn verdict<'a>(explained: &Explained, reason: &Reason) -> SheetHead<'a> {
-    SheetHead {
-        in_sync: Some(explained.is_in_step()),
-        cause: Cause::of_owner(reason),
-    }
-}
-
-/// The objects that are out of sync, by reason and workspace, the worst first.
+/// The objects that are out of sync, by reason.
 fn overview(findings: &Findings) -> String {
-    let mut text = String::new();
-    let mut by_reason: BTreeMap<_, Vec<&Explained>> = BTreeMap::new();
-    for explained in findings.explained.iter().filter(|one| !one.is_in_step()) {
-        let code = explained.reason().code;
-        let worst_first = std::cmp::Reverse(code.class());
-        by_reason
-            .entry((worst_first, code))
-            .or_default()
-            .push(explained);
-    }
-    for ((_, code), objects) in &by_reason {
-        let _ = writeln!(text, "{code}: {} ({})", code.sentence(), objects.len());
-        if let Some(advice) = advice(*code) {
-            let _ = writeln!(text, "  what to do: {advice}");
-        }
-        for explained in objects {
-            let detail = explained.reason().detail;
-            let detail = if detail.is_empty() {
-                detail
-            } else {
-                format!(": {detail}")
-            };
-            let _ = writeln!(text, "  {}{detail}", title(explained));
-        }
-    }
-    let out: usize = by_reason.values().map(Vec::len).sum();
-    let _ = writeln!(
-        text,
-        "{out} of {} objects are out of sync",
-        findings.explained.len()
-    );
+    let explained = findings.explained.iter();
+    let out_of_sync = explained.filter(|one| !one.is_in_step());
+    let out_of_sync = out_of_sync.map(|one| (one.reason(), title(one)));
+    let mut text = by_reason(out_of_sync, findings.explained.len(), advice);
     around(&mut text, findings);
     text
 }

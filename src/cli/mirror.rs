@@ -213,12 +213,13 @@ struct Ignored {
     strays: Vec<String>,
 }
 
-/// Adds the second dash to flags that are written with one.
-pub(super) fn two_dashes(args: &mut [OsString]) {
+/// Adds the second dash to flags that are written with one, except for these of one letter.
+pub(super) fn two_dashes(args: &mut [OsString], letters: &[&str]) {
     for arg in args {
         let Some(text) = arg.to_str() else { continue };
         let name = text.strip_prefix('-').unwrap_or_default();
-        if text != "-h" && name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        let flag = name.split('=').next().unwrap_or_default();
+        if !letters.contains(&flag) && name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             *arg = format!("-{text}").into();
         }
     }
@@ -257,7 +258,7 @@ impl MirrorArgs {
         }
     }
 
-    fn given(self) -> RawMirrorArgs {
+    pub(super) fn given(self) -> RawMirrorArgs {
         RawMirrorArgs {
             remote_server: self.remote_server,
             remote_path: self.remote_path,
@@ -326,7 +327,7 @@ mod tests {
 
     fn parse(line: &str) -> MirrorArgs {
         let mut args: Vec<OsString> = line.split(' ').map(Into::into).collect();
-        two_dashes(&mut args);
+        two_dashes(&mut args, &["h"]);
         args.insert(0, "mirror".into());
         Alone::try_parse_from(args).unwrap().args
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`account`] | Google accounts from a file |
 //! | [`credentials`] | the robot's tokens for the cloud, renewed in time |
+//! | [`explain`] | what the mirror would do about objects now, and why |
 //! | [`following`] | the controller of the CRDs on the robot |
 //! | [`health`] | whether the cloud accepts the credentials |
 //! | [`link`] | whether the cloud responds |
@@ -20,6 +21,7 @@
 pub mod account;
 pub mod credentials;
 pub mod deletion_delays;
+pub mod explain;
 pub mod following;
 pub mod health;
 pub mod link;

@@ -3,6 +3,7 @@
 
 mod canary;
 mod deletions;
+mod explain;
 mod links;
 mod storms;
 mod tells;

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::sheet::Cause;
-use super::{Findings, blocking, verdict};
+use super::Findings;
+use super::report::{due_json, known_reason, of_object, reason_json};
+use crate::publish::advice::advice;
 use crate::publish::agent::explain::{Explained, Leader};
 use crate::publish::drift;
 use hawser_sync::Reason;
 
 pub(super) fn machine(findings: &Findings) -> Value {
-    let known = findings.attempts.as_deref().unwrap_or_default();
     let with_attempts = |(number, explained): (usize, &Explained)| {
-        let attempts = known.get(number).and_then(Option::as_ref);
-        let mut object = with_reason(explained, &blocking(explained, attempts));
+        let attempts = of_object(&findings.attempts, number);
+        let mut object = with_reason(explained, &known_reason(explained.reason(), attempts));
         object["attempts"] = json!(attempts);
         object
     };
@@ -45,17 +45,8 @@ fn with_reason(explained: &Explained, reason: &Reason) -> Value {
     let links = explained.links.iter().map(|link| {
         json!({
             "relatedEntry": link.entry,
-            "reason": Cause::of_owner(&link.reason).as_json(),
+            "reason": reason_json(&link.reason, advice),
             "copy": link.copy.as_ref().map(ToString::to_string),
-        })
-    });
-    let due = explained.due.iter().map(|write| {
-        json!({
-            "verb": write.verb,
-            "object": write.object.to_string(),
-            "change": write.change,
-            "refusal": write.refusal,
-            "held": write.held,
         })
     });
     let drift = explained.drift.iter().map(|field| {
@@ -70,7 +61,7 @@ fn with_reason(explained: &Explained, reason: &Reason) -> Value {
         json!({"path": drift::path(field), "mode": drift::mode(field.mode), "changedBy": by})
     });
     let object = &explained.object;
-    let mut document = json!({
+    json!({
         "object": {
             "kind": object.kind.kind,
             "namespace": object.namespace.as_deref(),
@@ -79,13 +70,13 @@ fn with_reason(explained: &Explained, reason: &Reason) -> Value {
             "path": explained.path,
         },
         "publishedResource": explained.published_resource,
+        "inStep": explained.is_in_step(),
+        "reason": reason_json(reason, advice),
         "pauses": explained.pauses,
         "leftOutBy": explained.left_out_by,
         "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
         "drift": drift.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
-        "due": due.collect::<Vec<_>>(),
-    });
-    verdict(explained, reason).put(&mut document);
-    document
+        "due": due_json(&explained.due),
+    })
 }

@@ -4,9 +4,11 @@ use std::fmt::{Display, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::publish::advice::advice;
-use hawser_sync::Reason;
 use hawser_sync::reason::Class;
+use hawser_sync::{Code, Reason};
+
+/// The next step for a reason, in the words of a dialect.
+pub(super) type Advice = fn(Code) -> Option<&'static str>;
 
 /// The first lines about an object: whether it is in sync, why, and what to do.
 pub(super) struct SheetHead<'a> {
@@ -24,8 +26,8 @@ pub(super) struct Cause<'a> {
 }
 
 impl Cause<'_> {
-    /// As the owner may know it.
-    pub(super) fn of_owner(reason: &Reason) -> Self {
+    /// As an owner may know it.
+    pub(super) fn of(reason: &Reason, advice: Advice) -> Self {
         Self {
             code: reason.code.as_str(),
             class: reason.code.class(),

@@ -16,7 +16,9 @@ use tracing::{error, info};
 use super::numbers::MirrorMetrics;
 use super::planes::MirrorConnections;
 use super::syncer::{Syncer, SyncerConfig};
-use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings, compile, ignored_filter};
+use crate::mirror::definition::{
+    FILTER_BY_ROBOT_NAME, Plane, SPEC_SOURCE, STATUS_SUBTREE, Settings, compile, ignored_filter,
+};
 use crate::mirror::rules::side;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table};
 use hawser_runtime::cluster::connection::{Call, RequestError};
@@ -29,7 +31,7 @@ use hawser_runtime::overview::recent::RecentChanges;
 use hawser_sync::{Key, Scope, Seen, Store as _};
 use kube_lang::object::Gvk;
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Starts and stops syncers.
 pub struct CrdController {
@@ -49,8 +51,15 @@ pub struct CrdController {
 /// The known state of a definition with the annotation.
 struct DefinitionRecord {
     running: Option<RunningSyncer>,
-    /// The reason why it is not followed, as it was logged.
-    refused: Option<String>,
+    refused: Option<RefusedDefinition>,
+}
+
+/// A definition that is not followed.
+#[derive(Clone)]
+struct RefusedDefinition {
+    kind: String,
+    /// The reason, as it was logged.
+    why: String,
 }
 
 struct RunningSyncer {
@@ -209,12 +218,16 @@ impl CrdController {
                     .get(name)
                     .and_then(|known| known.refused.clone());
                 self.stop(name).await;
-                if told.as_ref() != Some(&why) {
+                if told.is_none_or(|told| told.why != why) {
                     error!(Resource = &**name, Error = why, "skipping custom resource");
                 }
+                let kind = crd["spec"]["names"]["kind"].as_str();
                 let known = DefinitionRecord {
                     running: None,
-                    refused: Some(why),
+                    refused: Some(RefusedDefinition {
+                        kind: kind.unwrap_or_default().to_owned(),
+                        why,
+                    }),
                 };
                 self.known.lock().insert(Arc::clone(name), known);
             }
@@ -251,14 +264,34 @@ impl CrdController {
     pub fn refused(&self) -> Vec<KindOverview> {
         let known = self.known.lock();
         let refused = known.iter().filter_map(|(name, known)| {
-            let problem = known.refused.clone()?;
+            let RefusedDefinition { kind, why } = known.refused.clone()?;
             Some(KindOverview {
                 name: name.to_string(),
-                problems: vec![problem],
+                kind,
+                problems: vec![why],
                 ..KindOverview::default()
             })
         });
         refused.collect()
+    }
+
+    /// Whether every known definition was looked at.
+    pub fn is_at_rest(&self) -> bool {
+        let state = self.queue.state();
+        let delayed = self.queue.depth().delayed;
+        // None came from the delayed ones in between.
+        let is_same = state.adds == self.queue.state().adds;
+        is_same && state.ready + state.busy + delayed == 0
+    }
+
+    /// The annotations of a definition that concern the mirror.
+    pub fn annotations(&self, name: &str) -> Vec<(&'static str, String)> {
+        let Seen::Present(crd) = self.cache.get(&scope().key(None, name)) else {
+            return Vec::new();
+        };
+        let all = [SPEC_SOURCE, FILTER_BY_ROBOT_NAME, STATUS_SUBTREE].into_iter();
+        all.filter_map(|name| Some((name, crd.annotation(name)?.to_owned())))
+            .collect()
     }
 
     /// Updates the metrics of all syncers.
@@ -301,7 +334,10 @@ impl CrdController {
             .map(|(name, known)| {
                 let standing = match (&known.running, &known.refused) {
                     (Some(running), _) => Ok(running.syncer.begun_at()),
-                    (None, refused) => Err(refused.clone().unwrap_or_default()),
+                    (None, refused) => {
+                        let refused = refused.clone();
+                        Err(refused.map(|refused| refused.why).unwrap_or_default())
+                    }
                 };
                 (name.to_string(), standing)
             })

@@ -10,14 +10,16 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::explain::MirrorExplainer;
 use super::following::CrdController;
 use super::numbers::MirrorMetrics;
 use super::planes::{MirrorConnections, PlaneConfig};
-use super::syncer::SyncerConfig;
+use super::syncer::{SyncerConfig, WORKERS};
 use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings};
 use hawser_runtime::cluster::brake::BrakeOptions;
-use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use hawser_runtime::cluster::connection::{Call, Connection, Guard, Limits};
 use hawser_runtime::cluster::feed::Pace;
+use hawser_runtime::process::lease::Fence;
 use kcp_playground::Playground;
 use kcp_playground::PlaygroundOptions;
 use kcp_playground::server::{Action, Fault, LoggedRequest, Matcher};
@@ -172,16 +174,35 @@ impl Clusters {
         stop: CancellationToken,
     ) -> (Arc<CrdController>, Arc<MirrorMetrics>) {
         let numbers = MirrorMetrics::new();
+        let planes = self.planes(&numbers, None).await;
+        let following = CrdController::new(&planes, &numbers, settings, config_of_syncers, stop);
+        (following, numbers)
+    }
+
+    async fn planes(
+        &self,
+        numbers: &Arc<MirrorMetrics>,
+        guard: Option<Arc<Guard<'static>>>,
+    ) -> MirrorConnections {
         let ends = PlaneConfig {
             cloud: config(self.cloud.service_kubeconfig()).await,
             robot: config(self.robot.service_kubeconfig()).await,
             in_flight: 32,
             per_second: None,
+            guard,
         };
-        let planes = MirrorConnections::connect(ends, &numbers).unwrap();
+        let planes = MirrorConnections::connect(ends, numbers).unwrap();
         planes.link.admit();
-        let following = CrdController::new(&planes, &numbers, settings, config_of_syncers, stop);
-        (following, numbers)
+        planes
+    }
+
+    /// What explains the objects.
+    pub(super) async fn explainer(&self, settings: Settings) -> MirrorExplainer {
+        let numbers = MirrorMetrics::new();
+        let planes = self.planes(&numbers, Some(Fence::closed().guard())).await;
+        let config = syncer_config();
+        let explainer = MirrorExplainer::over(planes, &numbers, settings, config, Vec::new());
+        explainer.await.unwrap()
     }
 
     /// Puts an object there, with this added to what every mission has.
@@ -399,5 +420,6 @@ pub(super) fn syncer_config() -> SyncerConfig {
             few: 0,
             ..BrakeOptions::default()
         }),
+        workers: WORKERS,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::following::CrdController;
 use super::syncer::{Syncer, WORKERS};
+use crate::mirror::advice::advice;
 use crate::mirror::rules::Id;
 use hawser_runtime::cluster::queue::QueueState;
 use hawser_runtime::overview::site::{ObjectPath, OverviewSource};
@@ -71,7 +72,7 @@ impl OverviewSource for CrdController {
             role: Role::Leading,
             tenant_word: "robot".to_owned(),
             // All of them are the robot's.
-            reasons: reasons(by_reason, |_| "", |_| None, object),
+            reasons: reasons(by_reason, |_| "", advice, object),
             kinds,
             recent: self.recent(),
             queue: QueueOverview::of(queue, workers),
@@ -101,15 +102,15 @@ impl Syncer {
         let definition = &self.definition;
         let held = self.brakes.held(&definition.kind);
         let crd = format!("crd {}", definition.name);
+        let problems = self.unlisted();
         let state = self.state.lock();
-        let problem = (!state.open).then(|| "a side is not listed completely".to_owned());
         KindOverview {
             name: definition.name.to_string(),
             kind: definition.kind.kind.clone(),
             objects: state.objects(definition.owner),
             out_of_sync,
             left_behind: 0,
-            problems: problem.into_iter().collect(),
+            problems,
             held: held.map(|held| held.overview(&crd)),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::link::Link;
 use super::numbers::{Location, MirrorMetrics};
 use crate::mirror::definition::Plane;
-use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, Observer};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Guard, Limits, Observer};
 
 /// The `User-Agent`, under which API servers record the owner of a field.
 const AGENT: &str = concat!("cr-syncer/v", env!("CARGO_PKG_VERSION"), " (hawser)");
@@ -25,6 +25,8 @@ pub struct PlaneConfig {
     pub robot: kube::Config,
     pub in_flight: usize,
     pub per_second: Option<NonZeroU32>,
+    /// Asked before each write.
+    pub guard: Option<Arc<Guard<'static>>>,
 }
 
 impl MirrorConnections {
@@ -36,6 +38,7 @@ impl MirrorConnections {
                 per_second: ends.per_second,
                 observer: Some(observer),
                 agent: AGENT,
+                guard: ends.guard.clone(),
                 ..Limits::default()
             };
             Connection::new(config, limits)

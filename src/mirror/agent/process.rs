@@ -16,12 +16,12 @@ use super::following::CrdController;
 use super::health::CloudHealth;
 use super::numbers::MirrorMetrics;
 use super::planes::{MirrorConnections, PlaneConfig};
-use super::syncer::SyncerConfig;
+use super::syncer::{SyncerConfig, WORKERS};
 use super::way::{Proxies, RouteError};
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 use hawser_runtime::cluster::brake::BrakeOptions;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use hawser_runtime::cluster::connection::ConnectError;
+use hawser_runtime::cluster::connection::{ConnectError, Guard};
 use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::overview::site::{OverviewSite, bind_page};
@@ -60,29 +60,8 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
     let numbers = MirrorMetrics::new();
     let gates = ["robot", "credentials"];
     let health = Arc::new(Health::missing(gates));
-    let lookup = kubeconfig(options.kubeconfig.as_ref());
-    let (robot_watched, robot) =
-        Watched::start(Source::find(&lookup, &Environment::of_process())?)?;
-    let (to_cloud, cloud_watched) = match &options.cloud {
-        Cloud::Server { url, ca_file, .. } => (server(url, ca_file.as_ref())?, None),
-        Cloud::Kubeconfig(path) => {
-            let (watched, config) = Watched::start(Source::find(
-                &kubeconfig(Some(path)),
-                &Environment::default(),
-            )?)?;
-            if config.cluster_url.scheme_str() != Some("https") {
-                return Err(MirrorError::Address(config.cluster_url.to_string()));
-            }
-            (config, Some(watched))
-        }
-    };
-    let ends = PlaneConfig {
-        cloud: to_cloud.clone(),
-        robot,
-        in_flight: options.in_flight,
-        per_second: options.per_second,
-    };
-    let planes = MirrorConnections::connect(ends, &numbers)?;
+    let connected = Connected::new(&options, &numbers, None)?;
+    let planes = connected.planes.clone();
     let following = CrdController::new(
         &planes,
         &numbers,
@@ -96,19 +75,9 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
         cloud: CloudHealth::new(&planes),
         following: Arc::clone(&following),
     });
-    let renewal = renewal(&options, to_cloud)?;
-    if let (
-        Some(renewal),
-        Cloud::Server {
-            tokens: Tokens::Machine(_),
-            ..
-        },
-    ) = (&renewal, &options.cloud)
-    {
-        match stop.run_until_cancelled(renewal.find()).await {
-            Some(found) => found?,
-            None => return Ok(()),
-        }
+    match stop.run_until_cancelled(connected.find_tokens()).await {
+        Some(found) => found?,
+        None => return Ok(()),
     }
     let _pages = match &options.listen_address {
         None => None,
@@ -126,9 +95,7 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
             AbortOnDropHandle::new(tokio::spawn(bound.serve(pages, stop.clone())))
         }),
     };
-    let _robot = lifecycle::renew(robot_watched, &planes.robot);
-    let _cloud = cloud_watched.map(|watched| lifecycle::renew(watched, &planes.cloud));
-    let _tokens = tokens(renewal, &planes, &health);
+    let _renewed = connected.renew(&health);
     let counted = Arc::clone(&following);
     let _beats = lifecycle::beat(&health, move || counted.count());
     info!(
@@ -142,7 +109,82 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
     Ok(())
 }
 
-fn syncer_config(options: &MirrorOptions) -> SyncerConfig {
+/// The connections to both clusters, and the sources of their credentials.
+pub(super) struct Connected {
+    pub(super) planes: MirrorConnections,
+    robot: Watched,
+    cloud: Option<Watched>,
+    renewal: Option<Renewal>,
+    /// The metadata server of a cloud machine may not exist.
+    is_sought: bool,
+}
+
+impl Connected {
+    /// Without a token for the cloud yet. The guard is asked before each write.
+    pub(super) fn new(
+        options: &MirrorOptions,
+        numbers: &Arc<MirrorMetrics>,
+        guard: Option<Arc<Guard<'static>>>,
+    ) -> Result<Self, MirrorError> {
+        let lookup = kubeconfig(options.kubeconfig.as_ref());
+        let (robot_watched, robot) =
+            Watched::start(Source::find(&lookup, &Environment::of_process())?)?;
+        let (cloud, cloud_watched) = match &options.cloud {
+            Cloud::Server { url, ca_file, .. } => (server(url, ca_file.as_ref())?, None),
+            Cloud::Kubeconfig(path) => {
+                let (watched, config) = Watched::start(Source::find(
+                    &kubeconfig(Some(path)),
+                    &Environment::default(),
+                )?)?;
+                if config.cluster_url.scheme_str() != Some("https") {
+                    return Err(MirrorError::Address(config.cluster_url.to_string()));
+                }
+                (config, Some(watched))
+            }
+        };
+        let ends = PlaneConfig {
+            cloud: cloud.clone(),
+            robot,
+            in_flight: options.in_flight,
+            per_second: options.per_second,
+            guard,
+        };
+        Ok(Self {
+            planes: MirrorConnections::connect(ends, numbers)?,
+            robot: robot_watched,
+            cloud: cloud_watched,
+            renewal: renewal(options, cloud)?,
+            is_sought: matches!(
+                &options.cloud,
+                Cloud::Server {
+                    tokens: Tokens::Machine(_),
+                    ..
+                }
+            ),
+        })
+    }
+
+    /// Looks for the metadata server, if tokens come from one that may not exist.
+    pub(super) async fn find_tokens(&self) -> Result<(), TokenError> {
+        match &self.renewal {
+            Some(renewal) if self.is_sought => renewal.find().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Renews the credentials as long as the tasks live.
+    pub(super) fn renew(self, health: &Arc<Health>) -> Vec<AbortOnDropHandle<()>> {
+        let planes = &self.planes;
+        let robot = lifecycle::renew(self.robot, &planes.robot);
+        let cloud = self
+            .cloud
+            .map(|watched| lifecycle::renew(watched, &planes.cloud));
+        let tokens = tokens(self.renewal, planes, health);
+        [Some(robot), cloud, tokens].into_iter().flatten().collect()
+    }
+}
+
+pub(super) fn syncer_config(options: &MirrorOptions) -> SyncerConfig {
     SyncerConfig {
         pace: Pace {
             retry: (Duration::from_millis(800), Duration::from_secs(30)),
@@ -156,6 +198,7 @@ fn syncer_config(options: &MirrorOptions) -> SyncerConfig {
             few: 0,
             ..BrakeOptions::default()
         }),
+        workers: WORKERS,
     }
 }
 

@@ -44,6 +44,8 @@ pub struct SyncerConfig {
     pub conflict_limit: u32,
     /// `None` if deletions are never held.
     pub brake: Option<BrakeOptions>,
+    /// The number of objects of one definition with concurrent passes. With 0, objects are only listed and watched.
+    pub workers: usize,
 }
 
 /// The tenant of all names of one definition, which take no turns.
@@ -169,7 +171,7 @@ impl Syncer {
             &self.brakes,
             &self.troubles,
         );
-        let working = AbortOnDropHandle::new(tokio::spawn(controller.run(WORKERS)));
+        let working = AbortOnDropHandle::new(tokio::spawn(controller.run(self.config.workers)));
         let admitted = self.planes.link.admitted();
         self.stopped.run_until_cancelled(admitted).await;
         let watches = WatchRegistry::new(&self.cache, self.config.pace, Arc::clone(&self) as _);
@@ -263,12 +265,45 @@ impl Syncer {
         self.state.lock().open
     }
 
+    /// What is not listed completely, with the problem of each if there is one; nothing if passes run.
+    pub fn unlisted(&self) -> Vec<String> {
+        let state = self.state.lock();
+        if state.open {
+            return Vec::new();
+        }
+        if state.watches.is_empty() {
+            return vec!["neither side is listed yet".to_owned()];
+        }
+        let watches = state.watches.iter();
+        let unlisted = watches.filter(|(_, watch)| !watch.is_complete());
+        let told = unlisted.map(|(plane, watch)| {
+            let problem = watch.health().problem;
+            let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
+            format!("the {} is not listed completely{problem}", plane.as_str())
+        });
+        told.collect()
+    }
+
+    /// Whether a list has failed for so long.
+    pub fn is_unlisted_for(&self, time: Duration) -> bool {
+        let state = self.state.lock();
+        let mut watches = state.watches.iter();
+        !state.open
+            && watches.any(|(_, watch)| {
+                let since = watch.health().since;
+                since.is_some_and(|since| since.elapsed() >= time)
+            })
+    }
+
     /// Every known name on either side.
-    fn queue_all(&self, urgency: Urgency) {
+    pub fn names(&self) -> BTreeSet<Id> {
         let tables = self.state.lock().tables();
         let keys = tables.iter().flat_map(|(_, table)| table.keys());
-        let names: BTreeSet<Id> = keys.map(|key| Id::of(&key)).collect();
-        for id in names {
+        keys.map(|key| Id::of(&key)).collect()
+    }
+
+    fn queue_all(&self, urgency: Urgency) {
+        for id in self.names() {
             self.subjects.queue.add(id, urgency);
         }
     }
@@ -504,7 +539,7 @@ impl Syncer {
     }
 }
 
-fn plane_of(side: &Side) -> Plane {
+pub fn plane_of(side: &Side) -> Plane {
     if *side.0 == *Plane::Cloud.as_str() {
         Plane::Cloud
     } else {

@@ -18,6 +18,7 @@ use kcp_playground::server::{Action, When};
 mod contests;
 mod definitions;
 mod deletions;
+mod explain;
 mod links;
 mod offline;
 mod process;

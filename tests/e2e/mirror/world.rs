@@ -60,7 +60,7 @@ pub(super) const MAPS: Type = Type {
 };
 
 impl Type {
-    fn definition(&self) -> Value {
+    pub(super) fn definition(&self) -> Value {
         let mut annotations = json!({SPEC_SOURCE: self.owner});
         if self.filtered {
             annotations[FILTER] = "true".into();
