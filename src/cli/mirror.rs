@@ -172,6 +172,12 @@ pub(super) struct MirrorArgs {
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     deletion_brake: String,
 
+    /// Send the annotation traceparent of an object with the requests about it
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = parse_bool)]
+    #[arg(default_value = "false", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    trace_context: bool,
+
     #[command(flatten)]
     ignored: Ignored,
 }
@@ -284,6 +290,7 @@ impl MirrorArgs {
             status_of_fresh_copy: self.status_of_fresh_copy,
             unclear_filter: self.unclear_filter,
             deletion_brake: self.deletion_brake,
+            trace_context: self.trace_context,
         }
     }
 }

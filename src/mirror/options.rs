@@ -37,6 +37,7 @@ pub struct RawMirrorArgs {
     pub status_of_fresh_copy: String,
     pub unclear_filter: String,
     pub deletion_brake: String,
+    pub trace_context: bool,
 }
 
 /// The validated options.
@@ -56,6 +57,8 @@ pub struct MirrorOptions {
     pub per_second: Option<NonZeroU32>,
     /// The share of copies in percent beyond which deletions are held; `None` holds none.
     pub brake: Option<u8>,
+    /// Whether requests carry the trace contexts of objects.
+    pub trace_context: bool,
     pub settings: Settings,
 }
 
@@ -141,6 +144,7 @@ impl RawMirrorArgs {
             in_flight: self.max_in_flight.max(1),
             per_second: NonZeroU32::new(self.requests_per_second),
             brake: brake(&self.deletion_brake)?,
+            trace_context: self.trace_context,
             settings: self.settings()?,
         })
     }
@@ -284,6 +288,7 @@ mod tests {
             status_of_fresh_copy: "keep".into(),
             unclear_filter: "refuse".into(),
             deletion_brake: "50%".into(),
+            trace_context: false,
             ..RawMirrorArgs::default()
         }
     }

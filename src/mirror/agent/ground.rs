@@ -189,6 +189,7 @@ impl Clusters {
             robot: config(self.robot.service_kubeconfig()).await,
             in_flight: 32,
             per_second: None,
+            traces: false,
             guard,
         };
         let planes = MirrorConnections::connect(ends, numbers).unwrap();

@@ -14,6 +14,7 @@ use crate::mirror::rules::{Id, side, subject_of};
 use crate::mirror::status::LinkedUids;
 use hawser_runtime::cluster::brake::CopyCounts;
 use hawser_runtime::cluster::queue::{self, QueueKey as _};
+use hawser_runtime::cluster::trace::TraceContext;
 use hawser_runtime::cluster::troubles::DueTrouble;
 use hawser_runtime::controller::{self, Deletion, FinishedPass, PassDialect, Withheld, telemetry};
 use hawser_runtime::overview::recent::Direction;
@@ -90,6 +91,7 @@ impl controller::Dialect for Syncer {
             early,
             seen,
             notes: Mutex::default(),
+            trace: Mutex::default(),
         })
     }
 }
@@ -104,6 +106,8 @@ pub struct MirrorPass {
     early: Option<Duration>,
     seen: Option<LinkedUids>,
     notes: Mutex<RequestOutcomes>,
+    /// The trace that the owner's object names, as the last round read it.
+    trace: Mutex<Option<TraceContext>>,
 }
 
 /// The fate of the requests of a pass.
@@ -117,9 +121,13 @@ struct RequestOutcomes {
 }
 
 impl Dialect for MirrorPass {
-    fn subject(&self, _: &dyn View) -> Result<Subject, Vec<Request>> {
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
         let definition = &self.syncer.definition;
-        Ok(subject_of(definition, &self.id, self.seen.clone()))
+        let subject = subject_of(definition, &self.id, self.seen.clone());
+        if let Seen::Present(object) = view.get(&subject.anchor) {
+            *self.trace.lock() = TraceContext::of(&object);
+        }
+        Ok(subject)
     }
 
     fn report(&self, _: &Subject, _: &[Outcome], _: &dyn View) -> Vec<Step> {
@@ -128,6 +136,20 @@ impl Dialect for MirrorPass {
 }
 
 impl PassDialect for MirrorPass {
+    fn trace(&self) -> Option<TraceContext> {
+        self.trace.lock().clone()
+    }
+
+    /// The larger object of both sides.
+    fn tree_bytes(&self) -> usize {
+        let Syncer {
+            definition, cache, ..
+        } = &*self.syncer;
+        let keys = [Plane::Cloud, Plane::Robot].map(|plane| self.id.at(definition, plane));
+        let trees = keys.iter().map(|key| cache.object_size(key).tree);
+        trees.max().unwrap_or_default()
+    }
+
     fn check_active(&self) -> Result<(), String> {
         if self.syncer.stopped.is_cancelled() {
             return Err("shutting down".to_owned());

@@ -25,6 +25,7 @@ pub struct PlaneConfig {
     pub robot: kube::Config,
     pub in_flight: usize,
     pub per_second: Option<NonZeroU32>,
+    pub traces: bool,
     /// Asked before each write.
     pub guard: Option<Arc<Guard<'static>>>,
 }
@@ -38,6 +39,7 @@ impl MirrorConnections {
                 per_second: ends.per_second,
                 observer: Some(observer),
                 agent: AGENT,
+                traces: ends.traces,
                 guard: ends.guard.clone(),
                 ..Limits::default()
             };

@@ -147,6 +147,7 @@ impl Connected {
             robot,
             in_flight: options.in_flight,
             per_second: options.per_second,
+            traces: options.trace_context,
             guard,
         };
         Ok(Self {

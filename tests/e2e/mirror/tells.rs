@@ -311,3 +311,28 @@ async fn a_robot_by_another_name_leaves_the_copies_of_the_old_one_alone() -> Res
     ensure!(on.robot.get("a").await?.is_some(), "it is nobody's");
     mirror.stop().await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trace_goes_on_in_the_requests_about_its_object() -> Result<()> {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let world = World::with(&[MISSIONS]).await?;
+    let mirror = world.mirror(&["-trace-context"])?;
+    let on = world.objects(MISSIONS)?;
+    let traced = json!({"metadata": {"annotations": {"traceparent": TRACE}}});
+    on.cloud.create("traced", traced).await?;
+    on.cloud.create("other", json!({})).await?;
+    on.robot
+        .has("traced", "/metadata/annotations/traceparent", json!(TRACE))
+        .await;
+    for name in ["traced", "other"] {
+        on.robot.has(name, "/spec/goal", json!("a")).await;
+        on.robot.status(name, json!({"phase": "done"})).await?;
+        on.cloud.has(name, "/status/phase", json!("done")).await;
+    }
+    for request in world.entry.record() {
+        let is_about = request.path.contains("/traced");
+        let found = request.headers.get("traceparent").map(String::as_str);
+        ensure!(found == is_about.then_some(TRACE), "{request:?}");
+    }
+    mirror.stop().await
+}

@@ -225,6 +225,7 @@ fn options(
         in_flight: 8,
         per_second: None,
         brake: Some(50),
+        trace_context: false,
         settings: r1(),
     };
     (options, directory)
