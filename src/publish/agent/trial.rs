@@ -233,14 +233,14 @@ fn in_turns(selected: Vec<(Arc<Publication>, SubjectId)>) -> Vec<(Arc<Publicatio
 /// The writes of earlier trials that concern later ones: a pass does not see the writes of other passes.
 #[derive(Default)]
 struct TriedBefore {
-    /// The object whose pass creates an object, and a hash of its content.
-    made: BTreeMap<Key, (Key, u64)>,
+    /// The object whose pass first creates or changes an object, and a hash of the change.
+    written: BTreeMap<(Key, &'static str), (Key, u64)>,
     deleted: BTreeSet<Key>,
 }
 
 impl TriedBefore {
-    /// What is deleted is gone, and a namespace or an object that several share is created once. Another object belongs
-    /// to the first that creates it.
+    /// What is deleted is gone, and what several passes would do to an object that they share is done once. Another
+    /// object belongs to the first that creates it.
     fn resolve(&mut self, explained: &mut Explained) {
         let object = &explained.object;
         explained.due.retain_mut(|write| {
@@ -250,25 +250,22 @@ impl TriedBefore {
             if write.verb == "delete" {
                 return self.deleted.insert(write.object.clone());
             }
-            if write.verb != "create" {
+            let mut hasher = DefaultHasher::new();
+            let change = write.change.as_ref().map(Value::to_string);
+            change.hash(&mut hasher);
+            let written = (object.clone(), hasher.finish());
+            let place = (write.object.clone(), write.verb);
+            let (first, change) = self.written.entry(place).or_insert(written.clone());
+            if *first == written.0 {
                 return true;
             }
-            let mut hasher = DefaultHasher::new();
-            write
-                .change
-                .as_ref()
-                .map(Value::to_string)
-                .hash(&mut hasher);
-            let content = hasher.finish();
-            let Some((first, same)) = self.made.get(&write.object) else {
-                let made = (object.clone(), content);
-                self.made.insert(write.object.clone(), made);
-                return true;
-            };
-            write.refusal = Some(format!(
-                "{first} would create an object with this name first"
-            ));
-            write.object.kind != namespace_kind() && *same != content
+            let creates = write.verb == "create";
+            if creates {
+                write.refusal = Some(format!(
+                    "{first} would create an object with this name first"
+                ));
+            }
+            *change != written.1 && !(creates && write.object.kind == namespace_kind())
         });
     }
 }

@@ -89,6 +89,35 @@ fn writes(requests: Vec<LoggedRequest>) -> Vec<String> {
     writes.map(shown).collect()
 }
 
+/// The plan of the agent has the numbers of `hawser plan`.
+fn check_plan(of_agent: &Value, answer: &Value, example: &str) -> Result<()> {
+    ensure!(
+        of_agent["total"] == answer["total"],
+        "{of_agent:#} {answer:#}"
+    );
+    ensure!(of_agent["total"]["changed"] == 5, "{of_agent:#}");
+    let rows = of_agent["workspaces"].as_array().context("no workspaces")?;
+    ensure!(
+        rows.len() == 2 && of_agent["moreWorkspaces"] == 0,
+        "{of_agent:#}"
+    );
+    for row in rows {
+        let of_command = answer["workspaces"].as_array().into_iter().flatten();
+        let mut of_command = of_command.filter(|one| one["cluster"] == row["cluster"]);
+        let of_command = of_command.next().context("no such workspace")?;
+        for count in ["made", "changed", "deleted", "held", "refused"] {
+            ensure!(
+                row["writes"][count] == of_command[count],
+                "{row} {of_command}"
+            );
+        }
+    }
+    let reasons = of_agent["reasons"].as_array().context("no reasons")?;
+    ensure!(reasons[0]["reason"] == "Delete", "{of_agent:#}");
+    ensure!(reasons[0]["examples"] == json!([example]), "{of_agent:#}");
+    Ok(())
+}
+
 async fn what_is_planned_is_written_once_the_mode_is_sync_and_nothing_before(
     world: &World,
 ) -> Result<()> {
@@ -133,32 +162,8 @@ async fn what_is_planned_is_written_once_the_mode_is_sync_and_nothing_before(
     let document = changed(&stage, &spec).await?;
     let (code, answer) = plan(world, std::slice::from_ref(&document)).await?;
     ensure!(code == 2, "{answer:#}");
-    let of_agent = &status["plan"];
-    ensure!(
-        of_agent["total"] == answer["total"],
-        "{of_agent:#} {answer:#}"
-    );
-    ensure!(of_agent["total"]["changed"] == 5, "{of_agent:#}");
-    let rows = of_agent["workspaces"].as_array().context("no workspaces")?;
-    ensure!(
-        rows.len() == 2 && of_agent["moreWorkspaces"] == 0,
-        "{of_agent:#}"
-    );
-    for row in rows {
-        let of_command = answer["workspaces"].as_array().into_iter().flatten();
-        let mut of_command = of_command.filter(|one| one["cluster"] == row["cluster"]);
-        let of_command = of_command.next().context("no such workspace")?;
-        for count in ["made", "changed", "deleted", "held", "refused"] {
-            ensure!(
-                row["writes"][count] == of_command[count],
-                "{row} {of_command}"
-            );
-        }
-    }
-    let reasons = of_agent["reasons"].as_array().context("no reasons")?;
-    ensure!(reasons[0]["reason"] == "Delete", "{of_agent:#}");
     let example = format!("default/two in {}", stage.team.cluster);
-    ensure!(reasons[0]["examples"] == json!([example]), "{of_agent:#}");
+    check_plan(&status["plan"], &answer, &example)?;
 
     let mark = world.requests().mark();
     set(world, &stage.published, json!({"mode": "Sync"})).await?;
@@ -316,8 +321,11 @@ async fn a_plan_says_which_deletions_would_be_held(world: &World) -> Result<()> 
     }
     let found = plan_of_another_agent(&mut stage, &time).await?;
     let plan = &found["status"]["plan"];
-    let count = |name: &str| plan["total"][name].as_u64().unwrap_or_default() as usize;
-    let (deleted, held) = (count("deleted"), count("held"));
+    let count = |name: &str| -> Result<usize> {
+        let count = plan["total"][name].as_u64().context("no count")?;
+        Ok(usize::try_from(count)?)
+    };
+    let (deleted, held) = (count("deleted")?, count("held")?);
     ensure!(deleted + held == LAMPS && held >= LAMPS * 2 / 5, "{plan:#}");
     ensure!(plan["reasons"][0]["reason"] == "Held", "{plan:#}");
 

@@ -1,6 +1,6 @@
 //! Originals and objects that are out of sight without having been seen to end.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -270,18 +270,18 @@ fn outside_the_filter_all_stays_but_originals_that_are_deleted_and_entries_that_
 /// One whose pass has begun before another one's: its first round is decided, and has not been written.
 struct Begun<'a> {
     this: Outside<'a>,
-    other: Option<&'a Begun<'a>>,
+    other: Option<&'a Self>,
     decided: Mutex<Option<Subject>>,
 }
 
 impl Dialect for Begun<'_> {
     fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
         if let Some(other) = self.other {
-            let mut decided = other.decided.lock().unwrap();
+            let mut decided = other.decided.lock();
             if decided.is_none() {
                 *decided = Some(other.this.subject(view)?);
             }
-        } else if let Some(decided) = self.decided.lock().unwrap().take() {
+        } else if let Some(decided) = self.decided.lock().take() {
             return Ok(decided);
         }
         self.this.subject(view)
