@@ -303,6 +303,6 @@ fn name_of(object: &Value) -> Result<&str> {
 /// The agents of these tests have a page, and lead.
 fn start(world: &World, more: &[&str]) -> Result<Process> {
     let launch = world.launch()?.arg("--enable-leader-election");
-    let launch = more.iter().fold(launch, |launch, arg| launch.arg(arg));
+    let launch = more.iter().fold(launch, testbed::Launch::arg);
     launch.spawn()
 }
