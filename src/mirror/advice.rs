@@ -5,7 +5,25 @@ use hawser_sync::Code;
 /// The next step; `None` if no action is needed, or if the mirror never has this reason.
 pub fn advice(code: Code) -> Option<&'static str> {
     Some(match code {
-        Code::InStep | Code::Gone | Code::Kept | Code::NoSource => return None,
+        Code::InStep
+        | Code::Gone
+        | Code::Kept
+        | Code::NoSource
+        | Code::Paused
+        | Code::WaitingForOthers
+        | Code::NameConflict
+        | Code::AdoptionRefused
+        | Code::NameInvalid
+        | Code::NamingFailed
+        | Code::CacheLimitExceeded
+        | Code::StateTooLarge
+        | Code::StateNotKept
+        | Code::MutationFailed
+        | Code::NotLinked
+        | Code::NamespaceClosed
+        | Code::ReferenceInvalid
+        | Code::TooManyRelated
+        | Code::KindNotServed => return None,
         Code::Working | Code::NeedsToSee => {
             "wait a moment. If nothing changes, check that the mirror runs on the robot"
         }
@@ -45,20 +63,5 @@ pub fn advice(code: Code) -> Option<&'static str> {
         Code::RulesInvalid => {
             "correct the annotations of the CRD on the robot, or the flags of the mirror"
         }
-        Code::Paused
-        | Code::WaitingForOthers
-        | Code::NameConflict
-        | Code::AdoptionRefused
-        | Code::NameInvalid
-        | Code::NamingFailed
-        | Code::CacheLimitExceeded
-        | Code::StateTooLarge
-        | Code::StateNotKept
-        | Code::MutationFailed
-        | Code::NotLinked
-        | Code::NamespaceClosed
-        | Code::ReferenceInvalid
-        | Code::TooManyRelated
-        | Code::KindNotServed => return None,
     })
 }

@@ -167,10 +167,9 @@ impl MirrorExplainer {
             _running: running,
             _stop: stop.drop_guard(),
         };
-        match timeout(PATIENCE, listed).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) | Err(_) => return Err(MirrorExplainError::CrdsUnlisted),
-        }
+        let Ok(Ok(())) = timeout(PATIENCE, listed).await else {
+            return Err(MirrorExplainError::CrdsUnlisted);
+        };
         // The problem of what is not listed by then is a reason.
         let _ = timeout(PATIENCE, explainer.filled()).await;
         Ok(explainer)

@@ -303,15 +303,16 @@ impl WorkspaceView {
                 let found = ConsumerFinding::of(Code::NotSeen, report.message.clone());
                 Some(found.since(since))
             }
-            _ => match Code::named(&report.reason) {
-                Some(code) => Some(ConsumerFinding::of(code, report.message.clone()).since(since)),
-                None => {
-                    let found =
-                        ConsumerFinding::new("NotObserved", Class::Waiting, report.message.clone());
-                    let found = found.since(since).advice("wait for the service");
-                    Some(found.provider("check the controller of the service"))
+            _ => {
+                if let Some(code) = Code::named(&report.reason) {
+                    let found = ConsumerFinding::of(code, report.message.clone());
+                    return Some(found.since(since));
                 }
-            },
+                let waiting = Class::Waiting;
+                let found = ConsumerFinding::new("NotObserved", waiting, report.message.clone());
+                let found = found.since(since).advice("wait for the service");
+                Some(found.provider("check the controller of the service"))
+            }
         }
     }
 

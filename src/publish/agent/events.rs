@@ -199,16 +199,15 @@ pub fn refusals_in(message: &str) -> Vec<ToldRefusal<'_>> {
 }
 
 fn told_refusal(sentence: &str) -> Option<ToldRefusal<'_>> {
-    let words = match sentence.strip_prefix(OWN) {
-        Some(words) => words,
-        None => {
-            let words = sentence.strip_prefix(BELONGING)?;
-            // The entry, in brackets.
-            let entry = words
-                .strip_prefix(" (")
-                .and_then(|words| words.split_once(") "));
-            entry.map_or(words, |(_, words)| words)
-        }
+    let words = if let Some(words) = sentence.strip_prefix(OWN) {
+        words
+    } else {
+        let words = sentence.strip_prefix(BELONGING)?;
+        // The entry, in brackets.
+        let entry = words
+            .strip_prefix(" (")
+            .and_then(|words| words.split_once(") "));
+        entry.map_or(words, |(_, words)| words)
     };
     let words = words.trim_start();
     let told = |code, needs_claim| ToldRefusal {

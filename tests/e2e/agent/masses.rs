@@ -27,7 +27,7 @@ const OBJECTS: usize = 80;
 const APPROVAL: &str = "hawser.dev/approve-deletions";
 
 /// Eight workspaces, each with as many lamps as the others.
-async fn eight_teams(stage: &Stage<'_>) -> Result<Vec<Team>> {
+pub(super) async fn eight_teams(stage: &Stage<'_>) -> Result<Vec<Team>> {
     let mut teams = vec![stage.team.clone()];
     for number in 2..=8 {
         teams.push(stage.world.team(&format!("team{number}")).await?);
@@ -45,7 +45,7 @@ fn lamps(teams: &[Team]) -> impl Iterator<Item = (&Team, String)> {
     (0..OBJECTS).map(|number| (&teams[number % teams.len()], format!("lamp{number}")))
 }
 
-async fn delete_all(stage: &Stage<'_>, teams: &[Team]) -> Result<()> {
+pub(super) async fn delete_all(stage: &Stage<'_>, teams: &[Team]) -> Result<()> {
     for (team, name) in lamps(teams) {
         team.delete(&stage.kind, &name).await?;
     }
@@ -112,7 +112,7 @@ async fn many_deletions_at_once_wait_for_an_approval(world: &World) -> Result<()
 }
 
 /// The condition that says that deletions are held.
-async fn await_held(stage: &Stage<'_>) -> Value {
+pub(super) async fn await_held(stage: &Stage<'_>) -> Value {
     let at = format!("{PUBLISHED}/{}", stage.published);
     eventually(SOON, "deletions are held", async || {
         let found = stage.world.service.get(&at).await?;
@@ -124,7 +124,7 @@ async fn await_held(stage: &Stage<'_>) -> Value {
 }
 
 /// Approves the deletions that a condition names.
-async fn approve(stage: &Stage<'_>, condition: &Value) -> Result<()> {
+pub(super) async fn approve(stage: &Stage<'_>, condition: &Value) -> Result<()> {
     let message = condition["message"].as_str().unwrap_or_default();
     let (_, id) = message
         .split_once(&format!("{APPROVAL}: "))

@@ -38,8 +38,11 @@ pub(super) const KCP_USER: &str = "agent-in-kcp";
 pub(super) const SERVICE_USER: &str = "agent-on-service";
 pub(super) const RENEWED_USER: &str = "agent-renewed";
 pub(super) const RENEWED_TOKEN: &str = "renewed-token";
+/// Whom it shows for the consumer of a workspace.
+pub(super) const CONSUMER: &str = "consumer";
 const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
-                      renewed-token,agent-renewed,3,\"agents\"\n";
+                      renewed-token,agent-renewed,3,\"agents\"\n\
+                      consumer-token,consumer,4,\"consumers\"\n";
 
 /// How often the pages of agents are looked through.
 const LOOK: Duration = Duration::from_millis(500);
@@ -305,6 +308,21 @@ impl World {
 
     pub(super) fn service_kubeconfig(&self) -> &std::path::Path {
         &self.service_kubeconfig
+    }
+
+    /// A consumer's view of one workspace.
+    pub(super) fn consumer_kubeconfig(&self, team: &Team) -> Result<PathBuf> {
+        let file = self.directory.path().join("consumer.kubeconfig");
+        let url = format!(
+            "{}/clusters/root:org:{}",
+            self.playground.kcp_url(),
+            team.name
+        );
+        let own = self
+            .playground
+            .kubeconfig_at(&url, CONSUMER, "consumer-token");
+        fs::write(&file, own.to_string())?;
+        Ok(file)
     }
 
     /// An agent that is about to be started, with all the flags that it needs.

@@ -5,6 +5,7 @@ use kcp_playground::Playground;
 use kcp_playground::server::{Action, Fault, Matcher, When};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::config::KubeConfigOptions;
 use serde_json::{Value, json};
 use testbed::{Launch, Port, Process, SOON, eventually};
 
@@ -31,8 +32,8 @@ impl Pair {
             let kubeconfig = playground.service_kubeconfig();
             std::fs::write(directory.path().join(name), kubeconfig.to_string())?;
             let kubeconfig = serde_json::from_value(kubeconfig)?;
-            let config =
-                kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+            let options = KubeConfigOptions::default();
+            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
             let client = Client::try_from(config)?;
             let kind = "CustomResourceDefinition";
             let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", kind);

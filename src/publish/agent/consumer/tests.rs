@@ -1,5 +1,10 @@
 //! The answer to a consumer, by what was read in the workspace.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "documents are written down where they are passed"
+)]
+
 use serde_json::json;
 
 use super::*;
