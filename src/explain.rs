@@ -2,6 +2,9 @@
 //! dialects that explain their objects.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -9,7 +12,9 @@ use serde_json::{Map, Value};
 use crate::rehearsal::Rehearsal;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::wire::{Router, dry_run};
-use hawser_runtime::controller::{BrakeRegistry, PassDialect, Withheld};
+use hawser_runtime::controller::{
+    BrakeRegistry, Evaluation, PassDialect, PassReading, Reading, Withheld,
+};
 use hawser_sync::{Answer, Cluster, Dialect, Failure, Key, Report, Request, Seen, Store as _, run};
 use kube_lang::object::{Gvk, Object, merge_patch};
 
@@ -29,25 +34,61 @@ pub struct DueWrite {
     pub held: bool,
 }
 
-/// Runs a pass with dry runs. `front` decides: the pass itself, or one that finds more. The brakes, if there are any,
-/// hold deletions. Returns the report as after the writes, and the writes in the order in which they would be sent.
-pub async fn try_pass(
-    pass: &impl PassDialect,
-    front: &impl Dialect,
-    router: &dyn Router,
-    cache: &Cache,
-    brakes: Option<&BrakeRegistry>,
-) -> (Report, Vec<DueWrite>) {
-    let client = DryRunClient {
-        pass,
-        router,
-        cache,
-        brakes,
-        overlay: Rehearsal::default(),
-        state: Mutex::default(),
-    };
-    let report = run(front, None, cache, &client).await;
-    (report, client.state.into_inner().due)
+/// The limits of passes that are only tried, which are those of real ones: the objects that they read at a time, and the
+/// threads on which they compute.
+pub struct TrialLimits {
+    reading: Reading,
+    evaluation: Evaluation,
+}
+
+/// A pass to be tried.
+pub struct Tried<'a, P, F> {
+    pub pass: &'a P,
+    /// Decides: the pass itself, or one that finds more.
+    pub front: &'a F,
+    pub tenant: &'a Arc<str>,
+    pub router: &'a dyn Router,
+    pub cache: &'a Cache,
+    /// Hold deletions, if there are any.
+    pub brakes: Option<&'a BrakeRegistry>,
+}
+
+impl TrialLimits {
+    pub fn new() -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            reading: Reading::default(),
+            evaluation: Evaluation::new(processors),
+        }
+    }
+
+    /// Runs a pass with dry runs. Returns the report as after the writes, and the writes in the order in which they
+    /// would be sent.
+    pub async fn run<P: PassDialect, F: Dialect>(
+        &self,
+        tried: Tried<'_, P, F>,
+    ) -> (Report, Vec<DueWrite>) {
+        let (tenant, cache) = (tried.tenant, tried.cache);
+        let reading = loop {
+            if let Some(reading) = self
+                .reading
+                .begin(tenant, cache, tried.pass.tree_bytes())
+                .await
+            {
+                break reading;
+            }
+        };
+        let front = tried.front;
+        let client = DryRunClient {
+            tried,
+            reading: &reading,
+            evaluation: &self.evaluation,
+            overlay: Rehearsal::default(),
+            state: Mutex::default(),
+        };
+        let report = run(front, None, reading.store(), &client).await;
+        (report, client.state.into_inner().due)
+    }
 }
 
 /// Whether a kind is selected by its kind or plural, and perhaps its group.
@@ -66,11 +107,10 @@ pub fn is_of_kind(selected: &str, kind: &Gvk, plural: &str) -> bool {
 }
 
 /// The client of a pass that sends writes as dry runs only.
-struct DryRunClient<'a, P> {
-    pass: &'a P,
-    router: &'a dyn Router,
-    cache: &'a Cache,
-    brakes: Option<&'a BrakeRegistry>,
+struct DryRunClient<'a, P, F> {
+    tried: Tried<'a, P, F>,
+    reading: &'a PassReading<'a>,
+    evaluation: &'a Evaluation,
     /// The objects that were written, as the servers would store them.
     overlay: Rehearsal,
     state: Mutex<DryRunState>,
@@ -80,11 +120,19 @@ struct DryRunClient<'a, P> {
 struct DryRunState {
     written: BTreeSet<Key>,
     due: Vec<DueWrite>,
+    /// The pass has read more than there is room for.
+    is_crowded: bool,
 }
 
-impl<P: PassDialect> DryRunClient<'_, P> {
+impl<P: PassDialect, F: Dialect> DryRunClient<'_, P, F> {
     fn is_written(&self, key: &Key) -> bool {
         self.state.lock().written.contains(key)
+    }
+
+    async fn send_dry(&self, request: &Request) -> Answer {
+        let Tried { pass, tenant, .. } = self.tried;
+        let tenant = pass.takes_turns().then_some(tenant);
+        dry_run(self.tried.router, tenant, request).await
     }
 
     /// The answer of the server, or of the overlay for objects that exist only there.
@@ -96,7 +144,7 @@ impl<P: PassDialect> DryRunClient<'_, P> {
         if is_in_overlay {
             return self.overlay.send(request).await;
         }
-        let answer = dry_run(self.router, request).await;
+        let answer = self.send_dry(request).await;
         match answer {
             Answer::Object(object) => {
                 self.overlay.put(key, &object);
@@ -109,7 +157,11 @@ impl<P: PassDialect> DryRunClient<'_, P> {
 
     /// Whether the request would be sent. Writes that only wait are shown.
     async fn check(&self, request: &Request) -> Result<(), Failure> {
-        match self.pass.allows(request).await {
+        if self.state.lock().is_crowded {
+            let why = "other large objects are processed first".to_owned();
+            return Err(Failure::NotSent(why));
+        }
+        match self.tried.pass.allows(request).await {
             Ok(())
             | Err(Withheld {
                 failure: Failure::Paused(_) | Failure::Early,
@@ -117,23 +169,34 @@ impl<P: PassDialect> DryRunClient<'_, P> {
             }) => {}
             Err(Withheld { failure, .. }) => return Err(failure),
         }
-        match self.brakes.zip(self.pass.deletion(request)) {
+        match self.tried.brakes.zip(self.tried.pass.deletion(request)) {
             Some((brakes, deletion)) => brakes.ask(&deletion),
             None => Ok(()),
         }
     }
 }
 
-impl<P: PassDialect> Cluster for DryRunClient<'_, P> {
+impl<P: PassDialect, F: Dialect> Cluster for DryRunClient<'_, P, F> {
+    async fn compute(&self, work: &mut (dyn FnMut() + Send)) {
+        if self.tried.pass.is_heavy() {
+            self.evaluation.run(self.tried.tenant, work).await;
+        } else {
+            work();
+        }
+        if !self.reading.fits() {
+            self.state.lock().is_crowded = true;
+        }
+    }
+
     async fn send(&self, request: &Request) -> Answer {
         let Some(key) = request.key().filter(|_| request.writes()) else {
             return match request.key() {
                 Some(key) if self.is_written(key) => self.overlay.send(request).await,
-                _ => dry_run(self.router, request).await,
+                _ => self.send_dry(request).await,
             };
         };
         let allowed = self.check(request).await;
-        let held = self.brakes.is_some() && matches!(allowed, Err(Failure::Held(_)));
+        let held = self.tried.brakes.is_some() && matches!(allowed, Err(Failure::Held(_)));
         let answer = match allowed {
             Ok(()) => self.try_write(request, key).await,
             Err(failure) => Answer::Failed(failure),
@@ -145,7 +208,7 @@ impl<P: PassDialect> Cluster for DryRunClient<'_, P> {
             Answer::Failed(failure) => Some(failure.to_string()),
             _ => None,
         };
-        let live = match self.cache.get(key) {
+        let live = match self.tried.cache.get(key) {
             Seen::Present(live) => Some(live),
             Seen::Absent | Seen::Unknown => None,
         };

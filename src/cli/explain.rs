@@ -14,8 +14,8 @@ use crate::publish::agent::explain::{
 };
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
-use hawser_runtime::overview::AttemptsOverview;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
+use hawser_runtime::overview::{AttemptsOverview, plain};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::reason::Class;
 
@@ -75,7 +75,7 @@ pub(super) struct ExplainArgs {
     #[arg(long, value_name = "ADDRESS", default_value = PAGE_ADDRESS)]
     page: String,
 
-    /// Explain with the rights of a consumer, from what the workspace shows [default of KUBECONFIG: $KUBECONFIG, else ~/.kube/config]
+    /// Explain with the rights of a consumer, from what the workspace shows [default of KUBECONFIG: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
     #[arg(
         long,
         value_name = "KUBECONFIG",
@@ -119,7 +119,9 @@ enum ExplainFailed {
     Consumer(#[from] ConsumerFailed),
     #[error(transparent)]
     Mirror(#[from] MirrorExplainFailed),
-    #[error("name the agent: --kcp-kubeconfig, --namespace and --apiexportendpointslice-ref")]
+    #[error(
+        "name the agent with --kcp-kubeconfig, --namespace and --apiexportendpointslice-ref, or explain as a consumer with --consumer"
+    )]
     NoAgent,
     #[error(transparent)]
     Options(#[from] FlagErrors),
@@ -302,14 +304,15 @@ pub(super) fn title(explained: &Explained) -> String {
         None => cluster.to_string(),
     };
     let namespace = object.namespace.as_deref();
-    sheet::title(&object.kind.kind, namespace, &object.name, &workspace)
+    let place = format!("in workspace {workspace}");
+    sheet::title(&object.kind.kind, namespace, &object.name, &place)
 }
 
 /// The lines that concern all objects.
 fn around(text: &mut String, findings: &Findings) {
     match &findings.leader {
         Leader::Present { identity, renewed } => {
-            let seconds = renewed.as_secs();
+            let (identity, seconds) = (plain(identity), renewed.as_secs());
             let _ = writeln!(
                 text,
                 "agent: {identity} leads, and renewed its lease {seconds} s ago"
@@ -319,13 +322,14 @@ fn around(text: &mut String, findings: &Findings) {
             text.push_str("agent: none leads. Start one, unless it runs without leader election\n");
         }
         Leader::Unknown(why) => {
-            let _ = writeln!(text, "agent: its lease cannot be read: {why}");
+            let _ = writeln!(text, "agent: its lease cannot be read: {}", plain(why));
         }
     }
     for [name, condition, message] in &findings.problems {
         let _ = writeln!(
             text,
-            "PublishedResource {name}: {condition} is not true: {message}"
+            "PublishedResource {name}: {condition} is not true: {}",
+            plain(message)
         );
     }
 }

@@ -21,6 +21,7 @@ use super::service;
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(args_override_self = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(super) struct MirrorArgs {
     /// Host of the cloud, with a port if it is not 443; always https
     #[arg(

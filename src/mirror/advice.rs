@@ -32,10 +32,10 @@ pub fn advice(code: Code) -> Option<&'static str> {
             "wait for the controllers whose finalizers are on the copy, or remove these finalizers"
         }
         Code::Held => {
-            "approve the deletions by the annotation hawser.dev/approve-deletions of the CRD on the robot: the mirror's page has the command"
+            "wait a few seconds. If the deletions are still held, approve them on the CRD on the robot: the mirror's page shows the command"
         }
         Code::NotSeen => {
-            "check that both clusters serve the CRD, and that the mirror may list and watch its objects in both"
+            "check that both clusters are reachable from the robot and serve the CRD, and that the mirror may list and watch its objects in both"
         }
         Code::NoAnswer => {
             "check that the cluster is reachable from the robot, and that it serves the CRD"
@@ -47,16 +47,19 @@ pub fn advice(code: Code) -> Option<&'static str> {
             "declare the status subresource in the CRD of both clusters, or of none"
         }
         Code::TooManyChanges | Code::Contested => {
-            "find the other writer in metadata.managedFields and stop it: only the owner's cluster may change labels, annotations and spec, only the other one the status"
+            "find the other writer in metadata.managedFields and stop it. Labels, annotations and spec may be changed only in the owner's cluster, the status only in the other"
         }
-        Code::NamespaceMissing | Code::WaitingForNamespace => {
+        Code::NamespaceMissing => {
             "create the namespace in the cluster of the copy, or remove it from --namespaces"
+        }
+        Code::WaitingForNamespace => {
+            "wait until the namespace is deleted, and create it again in the cluster of the copy, or remove it from --namespaces"
         }
         Code::Invalid => {
             "make the schemas of the CRD the same in both clusters, or correct the object as the server says"
         }
         Code::Forbidden => {
-            "grant the user in the message the right in the message, in the cluster that refused the request"
+            "grant the right that the message names, in the cluster that refused the request, or change the quota or policy that it names"
         }
         Code::TooLarge => "make the object smaller",
         Code::TooDeep => "nest the object less deeply: 127 levels are read",

@@ -105,16 +105,24 @@ pub fn for_consumer(code: Code) -> ConsumerAdvice {
             "find the other writer of the copy, or leave the field to it",
         ),
         Code::StoredOtherwise => ("", "find what changes the written fields"),
-        Code::NameConflict | Code::AdoptionRefused => (
+        Code::NameConflict => (
             "create the object under another name",
             "delete or rename the other object, or change the naming",
         ),
-        Code::NameInvalid | Code::NamingFailed => (
+        Code::AdoptionRefused => (
+            "create the object under another name",
+            "delete or rename the other object, change the naming, or allow adoption in spec.safety",
+        ),
+        Code::NameInvalid => (
+            "create the object under a shorter name of lowercase letters, digits and hyphens, or correct the names in its fields",
+            "correct the naming",
+        ),
+        Code::NamingFailed => (
             "choose a shorter or simpler name, or correct the fields that name others",
             "correct the naming",
         ),
         Code::NamespaceMissing => (
-            "create the namespace that the message or the object names",
+            "if an object that belongs to this one is missing its namespace in your workspace, create that namespace",
             "create the namespace on the service cluster",
         ),
         Code::Invalid => (

@@ -237,7 +237,7 @@ fn planned(plan: &PlanStatus) -> Verdict {
         sentences.push(format!("{} objects are not in the plan", plan.unplanned));
     }
     sentences.extend(plan.problems.iter().cloned());
-    let (status, reason) = if plan.problems.is_empty() {
+    let (status, reason) = if plan.problems.is_empty() && plan.unplanned == 0 {
         ("True", "Complete")
     } else {
         ("False", "Incomplete")

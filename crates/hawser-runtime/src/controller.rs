@@ -59,12 +59,12 @@ mod workers;
 pub use brakes::{BrakeRegistry, Deletion, HeldDeletions};
 use client::PassClient;
 pub use dialect::{Dialect, FinishedPass, PassDialect, Withheld};
-use evaluation::Evaluation;
+pub use evaluation::Evaluation;
 pub use index::{CopyIndex, ReverseIndex};
-use reading::Reading;
+pub use reading::{PassReading, Reading};
 pub use subjects::{Subjects, Unsettled};
 pub use watches::{SharedWatch, WatchRegistry, WatchSpec};
-pub use workers::{Reconciler, work};
+pub use workers::{Reconciler, caught, work};
 
 /// The maximum size of the objects that are searched for the contents of messages: two objects of the largest size that
 /// servers accept, and their records.
@@ -106,7 +106,7 @@ impl<D: Dialect> Controller<D> {
             brakes: Arc::clone(brakes),
             troubles: Arc::clone(troubles),
             evaluation: Evaluation::new(processors),
-            reading: Reading::new(),
+            reading: Reading::default(),
         })
     }
 

@@ -9,11 +9,10 @@ use serde_json::{Value, json};
 
 use super::Output;
 use super::sheet::{self, Cause, SheetHead, line};
+use crate::explain::is_of_kind;
 use crate::publish::agent::consumer::{ConsumerAnswer, ConsumerFinding, WorkspaceView};
-use crate::publish::agent::explain::Selection;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use hawser_runtime::cluster::connection::{Call, ConnectError, Connection, Limits, RequestError};
-use hawser_runtime::overview::plain;
 use kube_lang::object::{Gvk, Object};
 
 /// The characters of a name that need no escaping in a path.
@@ -53,6 +52,12 @@ pub(super) enum ConsumerFailed {
     Unreadable(String),
     #[error("the workspace does not serve the kind {0:?}")]
     KindUnknown(String),
+    #[error("the kind {kind:?} was not found, and not every group of the workspace answered")]
+    GroupSilent {
+        kind: String,
+        #[source]
+        source: Box<RequestError>,
+    },
     #[error("the kind {kind:?} is ambiguous: {known}")]
     Ambiguous { kind: String, known: String },
 }
@@ -93,25 +98,30 @@ pub(super) async fn run(
 /// Finds the kind by its name, its plural, or either with the group.
 async fn served_kind(workspace: &Connection, name: &str) -> Result<ServedKind, ConsumerFailed> {
     let groups = ask(workspace, "/apis", "the groups that the workspace serves").await?;
-    let preferred = groups["groups"].as_array();
-    let preferred = preferred.into_iter().flatten().filter_map(|group| {
-        let version = group["preferredVersion"]["groupVersion"].as_str()?;
-        Some(format!("/apis/{version}"))
-    });
-    let paths = std::iter::once("/api/v1".to_owned()).chain(preferred);
-    // A group that does not answer is not the one in question, or the kind is not found.
-    let documents = paths.map(async |path| workspace.ask(Call::get(path)).await.ok());
+    let served = groups["groups"].as_array();
+    let versions = served.into_iter().flatten().flat_map(versions);
+    let paths = std::iter::once("/api/v1".to_owned()).chain(versions);
+    let documents = paths.map(async |path| workspace.ask(Call::get(path)).await);
     let documents = join_all(documents).await;
-    let selection = Selection {
-        kind: Some(name.to_owned()),
-        ..Selection::default()
-    };
-    let mut found: Vec<_> = documents
-        .iter()
-        .flatten()
-        .flat_map(kinds)
-        .filter(|served| selection.is_of_kind(&served.kind, &served.resource))
-        .collect();
+    let mut found: Vec<ServedKind> = Vec::new();
+    for document in documents.iter().flatten() {
+        for served in kinds(document) {
+            let is_it = is_of_kind(name, &served.kind, &served.resource);
+            // A version before this one has it too.
+            let is_found = found.iter().any(|one| one.is_in_group_of(&served));
+            if is_it && !is_found {
+                found.push(served);
+            }
+        }
+    }
+    if found.is_empty()
+        && let Some(source) = documents.into_iter().find_map(Result::err)
+    {
+        return Err(ConsumerFailed::GroupSilent {
+            kind: name.to_owned(),
+            source: Box::new(source),
+        });
+    }
     let known = found
         .iter()
         .map(|one| format!("{}.{}", one.resource, one.kind.group));
@@ -124,6 +134,25 @@ async fn served_kind(workspace: &Connection, name: &str) -> Result<ServedKind, C
             known,
         }),
     }
+}
+
+impl ServedKind {
+    fn is_in_group_of(&self, other: &Self) -> bool {
+        (&self.kind.group, &self.resource) == (&other.kind.group, &other.resource)
+    }
+}
+
+/// The paths of the versions of a group, the preferred one first.
+fn versions(group: &Value) -> Vec<String> {
+    let preferred = &group["preferredVersion"];
+    let others = group["versions"].as_array().into_iter().flatten();
+    let others = others.filter(|version| version["groupVersion"] != preferred["groupVersion"]);
+    let all = std::iter::once(preferred).chain(others);
+    let paths = all.filter_map(|version| {
+        let version = version["groupVersion"].as_str()?;
+        Some(format!("/apis/{version}"))
+    });
+    paths.collect()
 }
 
 /// The kinds of a discovery document.
@@ -174,18 +203,8 @@ async fn read(
     // Events about objects without a namespace are in this one.
     let place = segment(namespace.unwrap_or("default"));
     let events = format!("/api/v1/namespaces/{place}/events?{selector}");
-    let events = list(workspace, &events).await;
-    let mut bindings = Err(String::new());
-    for path in BINDINGS {
-        bindings = list(workspace, &format!("{path}?limit={LIMIT}")).await;
-        if bindings.is_ok() {
-            break;
-        }
-    }
-    let bindings = bindings.map(|all| {
-        let objects = all.into_iter().map(Object::new);
-        objects.filter_map(Result::ok).collect()
-    });
+    let events = list(workspace, &events).await.map_err(|list| list.why);
+    let bindings = bindings(workspace).await;
     let namespace = match namespace {
         None => None,
         Some(namespace) => {
@@ -213,11 +232,40 @@ async fn ask(workspace: &Connection, path: &str, what: &str) -> Result<Value, Co
     })
 }
 
-async fn list(workspace: &Connection, path: &str) -> Result<Vec<Value>, String> {
+/// The bindings, in the first version that is served.
+async fn bindings(workspace: &Connection) -> Result<Vec<Object>, String> {
+    let mut problem: Option<UnreadList> = None;
+    for path in BINDINGS {
+        match list(workspace, &format!("{path}?limit={LIMIT}")).await {
+            Ok(all) => {
+                let objects = all.into_iter().map(Object::new);
+                return Ok(objects.filter_map(Result::ok).collect());
+            }
+            Err(unread) if problem.as_ref().is_none_or(|first| first.is_missing) => {
+                problem = Some(unread);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(problem.map(|problem| problem.why).unwrap_or_default())
+}
+
+/// The reason why a list could not be read.
+struct UnreadList {
+    why: String,
+    /// The version is not served.
+    is_missing: bool,
+}
+
+async fn list(workspace: &Connection, path: &str) -> Result<Vec<Value>, UnreadList> {
     let answer = workspace.ask(Call::get(path)).await;
-    let mut answer = answer.map_err(|error| error.to_string())?;
-    match answer["items"].take() {
-        Value::Array(mut items) => {
+    let mut answer = answer.map_err(|error| UnreadList {
+        why: error.to_string(),
+        is_missing: error.code() == Some(404),
+    })?;
+    match answer.get_mut("items").map(Value::take) {
+        Some(Value::Array(mut items)) => {
+            items.retain(Value::is_object);
             // Items of lists have no kind of their own.
             let of_list = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
             let (version, kind) = (of_list("apiVersion"), of_list("kind"));
@@ -228,14 +276,10 @@ async fn list(workspace: &Connection, path: &str) -> Result<Vec<Value>, String> 
             }
             Ok(items)
         }
-        _ => Err(format!("the answer to {path} is no list")),
-    }
-}
-
-fn verdict(answer: &ConsumerAnswer) -> SheetHead<'_> {
-    SheetHead {
-        in_sync: answer.in_sync,
-        cause: cause(&answer.cause),
+        _ => Err(UnreadList {
+            why: format!("the answer to {path} is not a list"),
+            is_missing: false,
+        }),
     }
 }
 
@@ -243,19 +287,24 @@ fn cause(finding: &ConsumerFinding) -> Cause<'_> {
     Cause {
         code: finding.code,
         class: finding.class,
-        explanation: plain(&finding.text),
+        explanation: finding.text.clone(),
         advice: finding.advice,
     }
 }
 
 fn human(object: &Object, answer: &ConsumerAnswer) -> String {
     let workspace = object.annotation(CLUSTER).unwrap_or("(unknown)");
-    let mut text = sheet::title(object.kind(), object.namespace(), object.name(), workspace);
+    let place = format!("in workspace {workspace}");
+    let mut text = sheet::title(object.kind(), object.namespace(), object.name(), &place);
     text.push('\n');
-    verdict(answer).show(&mut text);
+    let head = SheetHead {
+        in_sync: answer.in_sync,
+        cause: cause(&answer.cause),
+    };
+    head.show(&mut text);
     let more = |text: &mut String, finding: &ConsumerFinding| {
         if let Some(since) = &finding.since {
-            line(text, "since", plain(since));
+            line(text, "since", since);
         }
         if let Some(provider) = finding.provider {
             line(text, "provider", provider);
@@ -270,7 +319,7 @@ fn human(object: &Object, answer: &ConsumerAnswer) -> String {
         more(&mut text, finding);
     }
     for unknown in &answer.unknown {
-        line(&mut text, "unknown", plain(unknown));
+        line(&mut text, "unknown", unknown);
     }
     text
 }
@@ -282,19 +331,20 @@ fn machine(object: &Object, answer: &ConsumerAnswer) -> Value {
     let also = answer.also.iter().map(|finding| {
         json!({"reason": cause(finding).as_json(), "since": finding.since, "provider": finding.provider})
     });
-    let mut document = json!({
+    let document = json!({
         "object": {
             "kind": object.kind(),
             "namespace": object.namespace(),
             "name": object.name(),
             "cluster": object.annotation(CLUSTER),
         },
+        "inStep": answer.in_sync,
+        "reason": cause(&answer.cause).as_json(),
         "since": answer.cause.since,
         "provider": answer.cause.provider,
         "also": also.collect::<Vec<_>>(),
         "unknown": answer.unknown,
     });
-    verdict(answer).put(&mut document);
     json!({"objects": [document]})
 }
 
@@ -361,5 +411,16 @@ mod tests {
         let core =
             json!({"groupVersion": "v1", "resources": [{"name": "secrets", "kind": "Secret"}]});
         assert_eq!(kinds(&core)[0].kind.group, "");
+    }
+
+    #[test]
+    fn the_preferred_version_of_a_group_comes_first_and_no_other_is_left_out() {
+        let version = |name: &str| json!({"groupVersion": name});
+        let group = json!({
+            "versions": [version("example.org/v2"), version("example.org/v1")],
+            "preferredVersion": version("example.org/v1"),
+        });
+        let all = versions(&group);
+        assert_eq!(all, ["/apis/example.org/v1", "/apis/example.org/v2"]);
     }
 }

@@ -10,14 +10,15 @@ use super::report::{
     Attempts, attempts, by_reason, due_json, due_writes, known_reason, of_object, reason_json,
     unknown_attempts, verdict,
 };
+use super::sheet::{self, line};
 use crate::cli::mirror::MirrorArgs;
 use crate::mirror::advice::advice;
 use crate::mirror::agent::explain::{
     MirrorExplainError, MirrorExplained, MirrorExplainer, MirrorSelection, SideState,
 };
 use crate::mirror::options::OptionError;
-use hawser_runtime::overview::AttemptsOverview;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
+use hawser_runtime::overview::{AttemptsOverview, plain};
 
 /// Explain why objects of a robot and its cloud are in sync or not.
 ///
@@ -114,7 +115,8 @@ fn each(findings: &MirrorFindings) -> String {
     let mut text = String::new();
     for (number, explained) in findings.explained.iter().enumerate() {
         let attempts = of_object(&findings.attempts, number);
-        let _ = writeln!(text, "{} of robot {}", title(explained), findings.robot);
+        let place = format!("of robot {}", findings.robot);
+        let _ = writeln!(text, "{}", title(explained, &place));
         chain(&mut text, explained, attempts);
         text.push('\n');
     }
@@ -125,11 +127,11 @@ fn each(findings: &MirrorFindings) -> String {
 fn chain(text: &mut String, explained: &MirrorExplained, attempts: Option<&AttemptsOverview>) {
     let reason = known_reason(explained.reason.clone(), attempts);
     verdict(text, explained.is_in_step(), &reason, advice, attempts);
-    let _ = writeln!(text, "  CRD           {}", explained.crd);
+    line(text, "CRD", &explained.crd);
     for (name, value) in &explained.annotations {
-        let _ = writeln!(text, "                {name}: {value}");
+        line(text, "", format!("{name}: {value}"));
     }
-    for ((key, state), label) in explained.sides.iter().zip(["owner", "copy "]) {
+    for ((key, state), label) in explained.sides.iter().zip(["owner", "copy"]) {
         let told = match state {
             SideState::Present => String::new(),
             SideState::InDeletion => " (in deletion)".to_owned(),
@@ -138,14 +140,12 @@ fn chain(text: &mut String, explained: &MirrorExplained, attempts: Option<&Attem
             SideState::OfOther(None) => " (of no robot)".to_owned(),
             SideState::Unknown(why) => format!(" (unknown: {why})"),
         };
-        let _ = writeln!(text, "  {label}         {key}{told}");
+        line(text, label, format!("{key}{told}"));
     }
     match &explained.left_out_by {
-        Some(why) => {
-            let _ = writeln!(text, "  filter        the object is left out: {why}");
-        }
+        Some(why) => line(text, "filter", format!("the object is left out: {why}")),
         None if explained.sides.is_empty() => {}
-        None => text.push_str("  filter        passed\n"),
+        None => line(text, "filter", "passed"),
     }
     due_writes(text, &explained.due, None);
 }
@@ -154,25 +154,18 @@ fn chain(text: &mut String, explained: &MirrorExplained, attempts: Option<&Attem
 fn overview(findings: &MirrorFindings) -> String {
     let explained = findings.explained.iter();
     let out_of_sync = explained.filter(|one| !one.is_in_step());
-    let out_of_sync = out_of_sync.map(|one| (one.reason.clone(), title(one)));
+    let out_of_sync = out_of_sync.map(|one| (one.reason.clone(), title(one, "")));
     let mut text = by_reason(out_of_sync, findings.explained.len(), advice);
     for (crd, problem) in &findings.problems {
+        let problem = plain(problem);
         let _ = writeln!(text, "CRD {crd}: nothing is synced: {problem}");
     }
     text
 }
 
-fn title(explained: &MirrorExplained) -> String {
-    let namespace = explained
-        .namespace
-        .as_deref()
-        .map(|name| format!("{name}/"));
-    format!(
-        "{} {}{}",
-        explained.kind,
-        namespace.unwrap_or_default(),
-        explained.name
-    )
+fn title(explained: &MirrorExplained, place: &str) -> String {
+    let namespace = explained.namespace.as_deref();
+    sheet::title(&explained.kind, namespace, &explained.name, place)
 }
 
 fn machine(findings: &MirrorFindings) -> Value {

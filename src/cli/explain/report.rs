@@ -37,7 +37,9 @@ pub(super) async fn attempts<'o>(
             return Err(format!("{page} is the page of {other:?}, not of {name:?}"));
         }
         if answer.role != Role::Leading {
-            return Err(format!("{page} is the page of an agent that does not lead"));
+            return Err(format!(
+                "{page} is the page of a process that does not lead"
+            ));
         }
         all.push(answer.attempts);
     }
@@ -52,6 +54,7 @@ pub(super) fn of_object(attempts: &Attempts, number: usize) -> Option<&AttemptsO
 /// The line about a page that did not answer.
 pub(super) fn unknown_attempts(text: &mut String, attempts: &Attempts) {
     if let Err(problem) = attempts {
+        let problem = plain(problem);
         let _ = writeln!(
             text,
             "attempts and back-off are unknown: {problem}. Forward the port of the page, or set --page"
@@ -66,7 +69,7 @@ pub(super) fn known_reason(found: Reason, attempts: Option<&AttemptsOverview>) -
         return found;
     };
     match Code::named(&attempts.code) {
-        Some(code) if code.class() > Class::Working => Reason::new(code, plain(&attempts.detail)),
+        Some(code) if code.class() > Class::Working => Reason::new(code, attempts.detail.clone()),
         Some(_) | None => found,
     }
 }
@@ -95,12 +98,12 @@ pub(super) fn verdict(
         "{} in {} ({}), the last {} ago, {next}",
         attempts.attempts,
         span(attempts.since_seconds),
-        plain(&attempts.code),
+        attempts.code,
         span(attempts.last_seconds),
     );
     line(text, "attempts", made);
     if !attempts.detail.is_empty() && attempts.detail != reason.detail {
-        line(text, "last answer", plain(&attempts.detail));
+        line(text, "last answer", &attempts.detail);
     }
 }
 
@@ -123,11 +126,11 @@ pub(super) fn due_writes(text: &mut String, due: &[DueWrite], object: Option<&Ke
             write.object
         );
         if let Some(refusal) = &write.refusal {
-            let _ = writeln!(text, "       refused: {refusal}");
+            let _ = writeln!(text, "       refused: {}", plain(refusal));
         }
         if let Some(change) = &write.change {
             for line in yaml(change).lines() {
-                let _ = writeln!(text, "         {line}");
+                let _ = writeln!(text, "         {}", plain(line));
             }
         }
     }
@@ -153,7 +156,7 @@ pub(super) fn by_reason(
         }
         for (title, detail) in objects {
             let colon = if detail.is_empty() { "" } else { ": " };
-            let _ = writeln!(text, "  {title}{colon}{detail}");
+            let _ = writeln!(text, "  {title}{colon}{}", plain(detail));
         }
     }
     let out: usize = by_reason.values().map(Vec::len).sum();

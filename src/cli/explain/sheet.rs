@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use serde_json::{Value, json};
 
+use hawser_runtime::overview::plain;
 use hawser_sync::reason::Class;
 use hawser_sync::{Code, Reason};
 
@@ -63,22 +64,39 @@ impl SheetHead<'_> {
             line(text, "what to do", advice);
         }
     }
-
-    /// Adds the fields to an object of the document.
-    pub(super) fn put(&self, object: &mut Value) {
-        object["inStep"] = json!(self.in_sync);
-        object["reason"] = self.cause.as_json();
-    }
 }
 
-/// A line about an object.
+/// A line about an object, without characters that a terminal would obey.
 pub(super) fn line(text: &mut String, label: &str, value: impl Display) {
-    let _ = writeln!(text, "  {label:<14}{value}");
+    let _ = writeln!(text, "  {label:<14}{}", plain(&value.to_string()));
 }
 
-/// The name of an object, and where it is.
-pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str, workspace: &str) -> String {
+/// The name of an object, and where it is, unless that is clear.
+pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str, place: &str) -> String {
     let namespace = namespace.map(|name| format!("{name}/"));
     let namespace = namespace.unwrap_or_default();
-    format!("{kind} {namespace}{name} in workspace {workspace}")
+    let title = plain(&format!("{kind} {namespace}{name} {place}"));
+    title.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_is_printed_and_documents_have_it_as_it_is() {
+        let reason = Reason::new(Code::Invalid, "\u{1b}[2J");
+        let cause = Cause::of(&reason, |_| None);
+        let document = cause.as_json();
+        let head = SheetHead {
+            in_sync: Some(false),
+            cause,
+        };
+        let mut text = String::new();
+        head.show(&mut text);
+        text.push_str(&title("Kind", None, "\u{1b}name", ""));
+        assert!(text.contains("[2J") && !text.contains('\u{1b}'), "{text:?}");
+        let raw = document["explanation"].as_str().unwrap();
+        assert!(raw.contains('\u{1b}'), "{raw:?}");
+    }
 }

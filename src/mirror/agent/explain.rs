@@ -18,11 +18,12 @@ use super::numbers::MirrorMetrics;
 use super::planes::MirrorConnections;
 use super::process::{Connected, MirrorError, syncer_config};
 use super::syncer::{Syncer, SyncerConfig, plane_of};
-use crate::explain::{DueWrite, is_of_kind, try_pass};
+use crate::explain::{DueWrite, TrialLimits, Tried, is_of_kind};
 use crate::mirror::definition::{Definition, ROBOT_NAME, SPEC_SOURCE, Settings};
 use crate::mirror::options::MirrorOptions;
 use crate::mirror::rules::Id;
 use hawser_runtime::cluster::connection::{Call, RequestError};
+use hawser_runtime::cluster::queue::QueueKey as _;
 use hawser_runtime::cluster::wire::{collection, segment};
 use hawser_runtime::controller;
 use hawser_runtime::overview::KindOverview;
@@ -104,6 +105,7 @@ pub enum SideState {
 pub struct MirrorExplainer {
     following: Arc<CrdController>,
     planes: MirrorConnections,
+    limits: TrialLimits,
     _running: Vec<AbortOnDropHandle<()>>,
     _stop: DropGuard,
 }
@@ -164,6 +166,7 @@ impl MirrorExplainer {
         let explainer = Self {
             following,
             planes,
+            limits: TrialLimits::new(),
             _running: running,
             _stop: stop.drop_guard(),
         };
@@ -251,7 +254,11 @@ impl MirrorExplainer {
         }
         let kind = selection.kind.clone().unwrap_or_default();
         if selection.kind.is_some() && !has_kind {
-            let known = kinds.into_iter().collect::<Vec<_>>().join(", ");
+            let known = if kinds.is_empty() {
+                "none".to_owned()
+            } else {
+                kinds.into_iter().collect::<Vec<_>>().join(", ")
+            };
             return Err(MirrorExplainError::KindUnknown { kind, known });
         }
         match &selection.name {
@@ -306,7 +313,15 @@ impl MirrorExplainer {
         let (mut reason, mut due) = (Reason::from(Code::NoSource), Vec::new());
         if is_watched {
             let pass = controller::Dialect::begin(syncer, &id)?;
-            let (report, writes) = try_pass(&pass, &pass, &**syncer, &syncer.cache, None).await;
+            let tried = Tried {
+                pass: &pass,
+                front: &pass,
+                tenant: id.tenant(),
+                router: &**syncer,
+                cache: &syncer.cache,
+                brakes: None,
+            };
+            let (report, writes) = self.limits.run(tried).await;
             let reasons = report.outcomes.into_iter().map(|outcome| outcome.reason);
             let worst = reasons.max_by_key(|reason| reason.code.class());
             reason = worst.unwrap_or(reason);

@@ -128,7 +128,7 @@ impl Explainer {
             return None;
         }
         let read = Request::Read { key: key.clone() };
-        let Answer::Object(existing) = dry_run(&*self.agent.router, &read).await else {
+        let Answer::Object(existing) = dry_run(&*self.agent.router, None, &read).await else {
             return None;
         };
         let is_copy = match rules.owner(&existing) {

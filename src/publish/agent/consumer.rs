@@ -2,12 +2,10 @@
 //!
 //! Pure. Whatever could not be read is named, and nothing is concluded from it.
 
-use std::cmp::Reverse;
-
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::events::{COMPONENT, Reason as Told, refusals_in};
+use super::events::{Reason as Told, refusals_in};
 use crate::publish::advice::for_consumer;
 use crate::publish::marks::FINALIZER;
 use crate::publish::pause::{Pause, PauseProblem, WriteDirection};
@@ -16,6 +14,12 @@ use hawser_runtime::cluster::connection::FIELD_MANAGER;
 use hawser_sync::Code;
 use hawser_sync::reason::Class;
 use kube_lang::object::Object;
+use told::{Event, LatestResult};
+
+/// The code for what the workspace does not show.
+const NOT_REPORTED: &str = "NotReported";
+/// Only the provider can find out more.
+const ASK_PROVIDER: &str = "explain the object with hawser explain and the agent's kubeconfigs, or set spec.synced so that each change is reported";
 
 /// What was read in a workspace; an error is why it could not be.
 pub struct WorkspaceView {
@@ -34,7 +38,7 @@ pub struct WorkspaceView {
 pub struct ConsumerAnswer {
     /// `None` if it cannot be known from the workspace.
     pub in_sync: Option<bool>,
-    /// What blocks the object, or why it counts as in sync.
+    /// What blocks the object, why it is in sync, or what is known of it.
     pub cause: ConsumerFinding,
     /// What else was found, the worst first.
     pub also: Vec<ConsumerFinding>,
@@ -53,16 +57,6 @@ pub struct ConsumerFinding {
     pub advice: Option<&'static str>,
     /// What only the provider can do.
     pub provider: Option<&'static str>,
-}
-
-/// An event about the object.
-struct Event<'a> {
-    reason: Told,
-    message: &'a str,
-    first: String,
-    last: String,
-    /// The version of the event: times have seconds only.
-    version: Option<u64>,
 }
 
 impl ConsumerFinding {
@@ -110,27 +104,36 @@ impl WorkspaceView {
     /// What a consumer may know of the object.
     pub fn explain(&self, now: Timestamp) -> ConsumerAnswer {
         let events = self.events();
-        let latest = events.iter().find(|event| event.reason.is_result());
+        let latest = self.latest(&events, now);
+        let latest = latest.as_ref();
         let report = GenerationReport::of(&self.object);
-        let evidence = self.evidence(latest, report.as_ref());
-        let mut found = Vec::new();
-        found.extend(self.deletion());
+        let report = report.as_ref();
+        let mut found: Vec<ConsumerFinding> = Vec::new();
         found.extend(self.unbound());
-        found.extend(self.refusals(latest, report.as_ref()));
-        let pause = self.pause(latest, now);
-        let (holds, pauses) = match pause {
-            Some(pause) if evidence.is_none() => (Some(pause), None),
-            pause => (None, pause),
-        };
-        found.extend(holds);
+        found.extend(self.deletion());
+        found.extend(self.refusals(latest, report));
+        let pause = self.pause(&events, latest, report, now);
+        let has_pause = pause.is_some();
+        // What does not tell whether the object is in sync.
+        let mut open = Vec::new();
+        match pause {
+            Some((true, holds)) => found.push(holds),
+            Some((false, pause)) => open.push(pause),
+            None => {}
+        }
         found.extend(self.acceptance());
-        found.extend(self.reported(report.as_ref()));
-        let mut also: Vec<_> = pauses.into_iter().collect();
-        also.extend(self.notes(&events));
+        let reported = self.reported(report);
+        let is_known = |one: &ConsumerFinding| found.iter().any(|other| other.code == one.code);
+        let reported = reported.filter(|one| !is_known(one));
+        found.extend(reported);
+        open.extend(self.outdated(latest, report, has_pause));
         let (in_sync, cause) = if found.is_empty() {
-            match evidence {
-                Some(evidence) => (Some(true), evidence),
-                None => (None, unreported()),
+            match self.seen(report) {
+                Some(seen) => (Some(true), seen),
+                None if open.is_empty() => {
+                    (None, self.no_problem(latest).unwrap_or_else(unreported))
+                }
+                None => (None, open.remove(0)),
             }
         } else {
             let cause = found.remove(0);
@@ -141,33 +144,13 @@ impl WorkspaceView {
             };
             (in_sync, cause)
         };
-        found.extend(also);
+        found.extend(open);
+        found.extend(self.notes(&events));
         ConsumerAnswer {
             in_sync,
             cause,
             also: found,
             unknown: self.unknown(),
-        }
-    }
-
-    /// The events of the service, the latest first. If nothing tells which is the latest, the worst counts as such.
-    fn events(&self) -> Vec<Event<'_>> {
-        let all = self.events.as_deref().unwrap_or_default();
-        let own = all.iter().filter(|event| self.is_own(event));
-        let mut events: Vec<_> = own.filter_map(Event::read).collect();
-        events.sort_by_key(|event| Reverse((event.last.clone(), event.version, event.reason)));
-        events
-    }
-
-    fn is_own(&self, event: &Value) -> bool {
-        let component = &event["source"]["component"];
-        if *component != COMPONENT && event["reportingComponent"] != COMPONENT {
-            return false;
-        }
-        let about = &event["involvedObject"];
-        match about["uid"].as_str().filter(|uid| !uid.is_empty()) {
-            Some(uid) => self.object.uid() == Some(uid),
-            None => about["kind"] == self.object.kind() && about["name"] == self.object.name(),
         }
     }
 
@@ -197,24 +180,31 @@ impl WorkspaceView {
         Some(found.advice("wait for the controllers of these finalizers, or remove the finalizers"))
     }
 
+    /// Whether a report is about the current generation.
+    fn is_current(&self, report: &GenerationReport) -> bool {
+        Some(report.generation) == self.generation()
+    }
+
+    /// Whether the service has what the object says now.
+    fn is_synced(&self, report: &GenerationReport) -> bool {
+        self.is_current(report) && report.status == "True"
+    }
+
     /// The refusals that the service reported last, unless it has seen this generation since.
     fn refusals(
         &self,
-        latest: Option<&Event<'_>>,
+        latest: Option<&LatestResult<'_>>,
         report: Option<&GenerationReport>,
     ) -> Vec<ConsumerFinding> {
-        let Some(event) = latest.filter(|event| event.reason == Told::Refused) else {
+        let Some(event) = latest.filter(|event| event.is(Told::Refused)) else {
             return Vec::new();
         };
-        let is_over = |report: &GenerationReport| {
-            report.status == "True"
-                && Some(report.generation) == self.generation()
-                && report.since > event.last
-        };
+        let is_over = |report: &GenerationReport| self.is_synced(report) && event.is_before(report);
         if report.is_some_and(is_over) {
             return Vec::new();
         }
-        let since = Some(&*event.first);
+        let since = event.since.to_string();
+        let since = Some(&*since);
         let mut found: Vec<_> = refusals_in(event.message)
             .into_iter()
             .map(|refusal| {
@@ -238,37 +228,86 @@ impl WorkspaceView {
         found
     }
 
-    /// The pause that is in force.
-    fn pause(&self, latest: Option<&Event<'_>>, now: Timestamp) -> Option<ConsumerFinding> {
+    /// A refusal or a pause that the service does not report any more.
+    fn outdated(
+        &self,
+        latest: Option<&LatestResult<'_>>,
+        report: Option<&GenerationReport>,
+        has_pause: bool,
+    ) -> Option<ConsumerFinding> {
+        let event = latest.filter(|event| event.is_outdated)?;
+        if report.is_some_and(|report| self.is_current(report) && event.is_before(report)) {
+            return None;
+        }
+        let last = event.last;
+        let text = match event.reason {
+            Told::Refused => format!(
+                "the service refused an earlier state of the object at {last}; it has reported nothing since"
+            ),
+            _ if has_pause => return None,
+            _ => format!(
+                "the service was paused for the object at {last}; it has reported nothing since"
+            ),
+        };
+        let found = ConsumerFinding::new(NOT_REPORTED, Class::Waiting, text);
+        Some(found.provider(ASK_PROVIDER))
+    }
+
+    /// The pause in force, and whether it is known that a change waits for its end.
+    fn pause(
+        &self,
+        events: &[Event<'_>],
+        latest: Option<&LatestResult<'_>>,
+        report: Option<&GenerationReport>,
+        now: Timestamp,
+    ) -> Option<(bool, ConsumerFinding)> {
+        let event = latest.filter(|event| event.is(Told::Paused));
+        let is_reported = report.is_some_and(|report| {
+            let is_paused = report.status == "False" && report.reason == Code::Paused.as_str();
+            is_paused && self.is_current(report)
+        });
+        let is_synced = report.is_some_and(|report| self.is_synced(report));
+        let holds = !is_synced && (event.is_some() || is_reported);
+        if let Some(text) = self.pause_in_workspace(events, now) {
+            let open = if holds || is_synced {
+                ""
+            } else {
+                "; whether a change waits cannot be known from here"
+            };
+            let found = ConsumerFinding::of(Code::Paused, format!("{text}{open}"));
+            let found = ConsumerFinding {
+                provider: None,
+                ..found
+            };
+            return Some((holds, found));
+        }
+        let since = event?.since.to_string();
+        let text = "the service is paused for this object";
+        let found = ConsumerFinding::of(Code::Paused, text).since(Some(&since));
+        let found = ConsumerFinding {
+            advice: None,
+            ..found
+        };
+        Some((holds, found))
+    }
+
+    /// The pause of the object that the service does not ignore, or that of its binding.
+    fn pause_in_workspace(&self, events: &[Event<'_>], now: Timestamp) -> Option<String> {
         let in_force = |pause: &Pause| {
             let ways = [WriteDirection::Spec, WriteDirection::Status];
             ways.iter().any(|way| pause.holds(*way, now))
         };
         let of = |object: &Object| Pause::of(object).ok().flatten().filter(in_force);
-        let own = of(&self.object).map(|pause| format!("the object is paused {pause}"));
-        let bound = || {
-            let serving = self.serving().unwrap_or_default();
-            serving.into_iter().find_map(|binding| {
-                let pause = of(binding)?;
-                Some(format!(
-                    "the APIBinding {} is paused {pause}",
-                    binding.name()
-                ))
-            })
-        };
-        if let Some(text) = own.or_else(bound) {
-            let found = ConsumerFinding::of(Code::Paused, text);
-            return Some(ConsumerFinding {
-                provider: None,
-                ..found
-            });
+        let mut told = events.iter().map(|event| event.reason);
+        let is_ignored = told.any(|reason| reason == Told::PauseIgnored);
+        let own = of(&self.object).filter(|_| !is_ignored);
+        if let Some(pause) = own {
+            return Some(format!("the object is paused {pause}"));
         }
-        let event = latest.filter(|event| event.reason == Told::Paused)?;
-        let text = "the service is paused for this object";
-        let found = ConsumerFinding::of(Code::Paused, text).since(Some(&event.first));
-        Some(ConsumerFinding {
-            advice: None,
-            ..found
+        let serving = self.serving().unwrap_or_default();
+        serving.into_iter().find_map(|binding| {
+            let (name, pause) = (binding.name(), of(binding)?);
+            Some(format!("the APIBinding {name} is paused {pause}"))
         })
     }
 
@@ -291,7 +330,7 @@ impl WorkspaceView {
     /// The report on the generation, unless it says that all is well.
     fn reported(&self, report: Option<&GenerationReport>) -> Option<ConsumerFinding> {
         let report = report.filter(|_| !self.object.in_deletion())?;
-        if Some(report.generation) != self.generation() {
+        if !self.is_current(report) {
             let text =
                 "the last report of the service is about an earlier generation of the object";
             return Some(ConsumerFinding::of(Code::Working, text));
@@ -300,8 +339,11 @@ impl WorkspaceView {
         match &*report.status {
             "True" => None,
             "Unknown" => {
-                let found = ConsumerFinding::of(Code::NotSeen, report.message.clone());
-                Some(found.since(since))
+                let code = Code::named(&report.reason);
+                // Nothing else is reported as unknown.
+                let code = code.filter(|code| code.class() == Class::Retry);
+                let code = code.unwrap_or(Code::NotSeen);
+                Some(ConsumerFinding::of(code, report.message.clone()).since(since))
             }
             _ => {
                 if let Some(code) = Code::named(&report.reason) {
@@ -316,42 +358,35 @@ impl WorkspaceView {
         }
     }
 
-    /// The proof that the service has what the object says now.
-    fn evidence(
-        &self,
-        latest: Option<&Event<'_>>,
-        report: Option<&GenerationReport>,
-    ) -> Option<ConsumerFinding> {
-        let in_step = |text: &str, since: &str| {
-            let found = ConsumerFinding::of(Code::InStep, text).since(Some(since));
-            Some(found)
-        };
-        if let Some(report) = report {
-            let is_current = Some(report.generation) == self.generation();
-            return if is_current && report.status == "True" {
-                in_step(&report.message, &report.since)
-            } else {
-                None
-            };
-        }
+    /// The report that the service has what the object says now.
+    fn seen(&self, report: Option<&GenerationReport>) -> Option<ConsumerFinding> {
+        let report = report.filter(|report| self.is_synced(report))?;
+        let found = ConsumerFinding::of(Code::InStep, report.message.clone());
+        Some(found.since(Some(&report.since)))
+    }
+
+    /// The last event, if it is about the object as it is now. It does not prove that the service stored the change.
+    fn no_problem(&self, latest: Option<&LatestResult<'_>>) -> Option<ConsumerFinding> {
         let carried = [Told::Placed, Told::Synced, Told::StatusSynced];
         let event = latest.filter(|event| carried.contains(&event.reason))?;
         // Events have no generation. The first one is the only one there was, or nobody has changed the object since.
         let is_current =
             self.generation() == Some(1) || self.last_change().is_some_and(|at| at < event.last);
         let text = "the service reported no problem after the last change of the object";
-        is_current.then(|| in_step(text, &event.last)).flatten()
+        let found = ConsumerFinding::new("NoProblemReported", Class::Waiting, text);
+        let found = found.since(Some(&event.last.to_string()));
+        is_current.then(|| found.provider(ASK_PROVIDER))
     }
 
     /// The time of the last change by anybody but the agent, without subresources.
-    fn last_change(&self) -> Option<String> {
+    fn last_change(&self) -> Option<Timestamp> {
         let fields = self.object.as_value()["metadata"]["managedFields"].as_array()?;
         let others = fields.iter().filter(|one| {
             one["manager"] != FIELD_MANAGER
                 && one["subresource"].as_str().unwrap_or_default().is_empty()
         });
-        let times = others.filter_map(|one| one["time"].as_str());
-        times.max().map(str::to_owned)
+        let times = others.filter_map(|one| one["time"].as_str()?.parse::<Timestamp>().ok());
+        times.max()
     }
 
     /// What does not block the object, but is worth knowing.
@@ -368,7 +403,7 @@ impl WorkspaceView {
         }
         if let Some(event) = told(Told::StatusMissing) {
             let note = ConsumerFinding::of(Code::StatusNotServed, event.message);
-            notes.push(note.since(Some(&event.first)));
+            notes.push(note.since(Some(&event.first.to_string())));
         }
         let missing = self.missing_claims();
         if !missing.is_empty() {
@@ -420,34 +455,10 @@ impl WorkspaceView {
 /// Neither a problem nor its absence is reported.
 fn unreported() -> ConsumerFinding {
     let text = "the service does not report whether it has the latest change of the object";
-    let found = ConsumerFinding::new("NotReported", Class::Settled, text);
-    found.provider("explain the object with its own rights, or set spec.synced, so that each change is reported")
-}
-
-impl<'a> Event<'a> {
-    /// An event of an agent; `None` for those of others.
-    fn read(event: &'a Value) -> Option<Self> {
-        let reason = event["reason"].as_str()?;
-        let reason = Told::ALL.into_iter().find(|one| one.as_str() == reason)?;
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let made =
-            || text(&event["eventTime"]).or_else(|| text(&event["metadata"]["creationTimestamp"]));
-        let first = text(&event["firstTimestamp"]).or_else(made)?;
-        let last = text(&event["series"]["lastObservedTime"])
-            .or_else(|| text(&event["lastTimestamp"]))
-            .or_else(made)?;
-        Some(Self {
-            reason,
-            message: event["message"].as_str().unwrap_or_default(),
-            first,
-            last,
-            version: event["metadata"]["resourceVersion"]
-                .as_str()
-                .and_then(|version| version.parse().ok()),
-        })
-    }
+    ConsumerFinding::new(NOT_REPORTED, Class::Waiting, text).provider(ASK_PROVIDER)
 }
 
 mod bindings;
 #[cfg(test)]
 mod tests;
+mod told;

@@ -143,8 +143,7 @@ impl ControlLoop {
 
     fn moved(&self, mut moved: WorkspaceChange) {
         for cluster in std::mem::take(&mut moved.rebound) {
-            let subjects = &self.dispatch.subjects;
-            subjects.queue.retry(|id| id.cluster == cluster);
+            self.dispatch.subjects.queue.retry_tenant(&cluster);
         }
         if moved.endpoints {
             for publication in self.dispatch.running().values() {

@@ -88,7 +88,7 @@ impl Dispatch {
     /// Whether a publication of this published resource runs; otherwise the reason.
     pub fn check_running(&self, uid: &str) -> Result<(), String> {
         match self.publication(uid) {
-            Some(_) => Ok(()),
+            Some(publication) => publication.check_active(),
             None => Err("no longer published".to_owned()),
         }
     }
@@ -158,8 +158,12 @@ impl Dispatch {
         };
         let mut running = self.running().as_ref().clone();
         running.retain(|_, publication| needs(publication));
+        let is_of_source = |id: &SubjectId| {
+            let of = self.cache.source(&self.sides.kcp, &id.cluster);
+            **source == *SERVICE || of.as_ref() == Some(source)
+        };
         let queue = &self.subjects.queue;
-        queue.retry(|id| running.contains_key(&id.publication));
+        queue.retry(|id| running.contains_key(&id.publication) && is_of_source(id));
     }
 
     /// A workspace is no longer bound: its queue entries and notes are dropped.

@@ -285,7 +285,7 @@ impl Explainer {
             Ok(explained) => objects.push(explained),
             Err(name) => *unplanned.entry(name).or_default() += 1,
         };
-        trials.each(selected, TOGETHER, take).await;
+        trials.each(selected, TOGETHER, None, take).await;
         objects.sort_by(|a, b| {
             (&a.published_resource, &a.object).cmp(&(&b.published_resource, &b.object))
         });

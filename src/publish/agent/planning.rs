@@ -26,6 +26,7 @@ use crate::publish::compiled::Problem;
 use crate::publish::export::ExportedResource;
 use crate::publish::ready::{PlanFact, SchemaFact};
 use crate::publish::types::PlanStatus;
+use hawser_runtime::controller::caught;
 use hawser_sync::Seen;
 use kube_lang::object::Object;
 
@@ -37,6 +38,8 @@ const PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 /// The pause after a plan, as a multiple of the time that it took.
 const REST: u32 = 4;
+/// The longest plan. Further objects are not in it.
+const LONGEST_PLAN: Duration = Duration::from_mins(10);
 /// The number of objects that are planned concurrently: passes come first.
 const AT_ONCE: usize = 4;
 
@@ -94,6 +97,7 @@ impl LastPlan {
 
 impl Planner {
     pub(super) async fn run(self) {
+        let planner = &self;
         // By uid.
         let mut made: HashMap<Arc<str>, LastPlan> = HashMap::new();
         loop {
@@ -108,11 +112,17 @@ impl Planner {
                     continue;
                 }
                 let began = Instant::now();
-                let Some(plan) = self.plan(&name, &inputs).await else {
-                    continue;
-                };
-                info!(publishedresource = %name, objects = plan.objects, "planned its objects");
-                self.publishing.planned_as(&name, &inputs, plan);
+                // A panic, which is logged, must not end the plans of others.
+                match caught(planner.plan(&name, &inputs)).await {
+                    Some(None) => continue,
+                    Some(Some(plan)) => {
+                        info!(publishedresource = %name, objects = plan.objects, "planned its objects");
+                        self.publishing.planned_as(&name, &inputs, plan);
+                    }
+                    None => {}
+                }
+                // However many published resources there are, plans take at most half of the time.
+                sleep(began.elapsed().min(PAUSE)).await;
                 let last = LastPlan {
                     pause: PAUSE.max(began.elapsed() * REST),
                     ended: Instant::now(),
@@ -185,7 +195,9 @@ impl Planner {
             Ok(explained) => summary.add(&explained),
             Err(_) => summary.unplanned += 1,
         };
-        trials.each(selected.collect(), AT_ONCE, take).await;
+        let until = Instant::now() + LONGEST_PLAN;
+        let selected = selected.collect();
+        trials.each(selected, AT_ONCE, Some(until), take).await;
     }
 }
 

@@ -189,7 +189,9 @@ impl Publishing {
         }
         for (name, known) in self.known.lock().iter_mut() {
             let key = self.published.table().scope("").key(None, name);
-            if let (Some(running), Seen::Present(object)) = (&known.running, self.cache.get(&key)) {
+            if let (Some(running), Seen::Present(object)) = (&known.running, self.cache.get(&key))
+                && !running.plan.plans_only
+            {
                 approvals::resume(&self.brakes, &running.local_kind, &object);
             }
             // The schema is checked again before the export is written.
@@ -235,23 +237,6 @@ impl Publishing {
         for (other, _) in known.iter().filter(|(n, other)| *n != name && meets(other)) {
             self.wake(other);
         }
-    }
-
-    /// A published resource that makes copies, or would if it could.
-    fn publisher(&self, object: &Object) -> Option<Publisher> {
-        let spec = Manifest::read(object.as_value()).ok()?.spec;
-        let created = object.as_value()["metadata"]["creationTimestamp"].as_str();
-        (self.synchronizes(&spec) && !object.in_deletion())
-            .then(|| Publisher::of(&spec, object.name(), created))
-    }
-
-    /// The problem of one published resource, given all others of its kind.
-    fn contested(&self, object: &Object) -> Option<Problem> {
-        let mut all = self.objects();
-        // Those that only plan are in nobody's way.
-        all.retain(|one| one.name() == object.name() || !plans_only(one));
-        let all: Vec<_> = all.iter().filter_map(|one| self.publisher(one)).collect();
-        self.publisher(object)?.problem(&all)
     }
 
     pub fn selected(&self, object: &Object) -> bool {
@@ -335,7 +320,7 @@ impl Publishing {
     /// The kind of this resource's copies.
     fn copied(&self, spec: &PublishedResourceSpec) -> Option<String> {
         let kind = &spec.resource.kind;
-        (self.synchronizes(spec) && !spec.plans_only()).then(|| kind.clone())
+        self.synchronizes(spec).then(|| kind.clone())
     }
 
     async fn follow(self: &Arc<Self>, name: &Arc<str>, object: &Object) -> Outcome {
@@ -464,7 +449,9 @@ impl Publishing {
             return Outcome::Settled;
         }
         self.start_publication(name, object, manifest, settled);
-        self.apply_approvals(name, object);
+        if !plans_only {
+            self.apply_approvals(name, object);
+        }
         Outcome::Settled
     }
 
@@ -498,7 +485,7 @@ impl Publishing {
         }
     }
 
-    fn synchronizes(&self, spec: &PublishedResourceSpec) -> bool {
+    pub(super) fn synchronizes(&self, spec: &PublishedResourceSpec) -> bool {
         spec.synchronizes() && !self.options.disabled.contains(&Controller::Sync)
     }
 
@@ -578,7 +565,10 @@ impl Publishing {
         }
         let namespace = &self.options.namespace;
         let new = Publication::prepare(plan, &self.sides, &self.service, &self.watches, namespace);
-        if known.running.is_none() && self.dispatch.is_at_work() {
+        let writes_before = |now: &Arc<Publication>| !now.plan.plans_only;
+        let writes_first =
+            !new.plan.plans_only && !known.running.as_ref().is_some_and(writes_before);
+        if writes_first && self.dispatch.is_at_work() {
             approvals::resume(&self.brakes, &new.local_kind, object);
         }
         known.running = Some(Arc::clone(&new));

@@ -35,7 +35,6 @@ use kube_lang::object::{Gvk, Object};
 
 mod quiet;
 
-pub(super) use quiet::MOMENT;
 use quiet::QuietTracker;
 
 /// The state that all published resources share. One for each process.

@@ -7,19 +7,19 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{Instant, timeout};
 
 use super::approvals;
 use super::explained::{DueWrite, Explained, ExplainedLink};
 use super::passes::{ObjectPass, Passes};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::Publishing;
-use super::related::MOMENT;
 use super::router::PublishRouter;
-use crate::explain::try_pass;
+use crate::explain::{TrialLimits, Tried};
 use crate::publish::rules::{PRIMARY, drift_policy};
 use hawser_runtime::cluster::cache::{Change, ChangeType};
 use hawser_runtime::controller::{BrakeRegistry, PassDialect as _};
@@ -31,7 +31,9 @@ use hawser_sync::{
 use kube_lang::object::Object;
 
 /// The number of states that are read without a break.
-const TOGETHER: usize = 256;
+const TOGETHER: usize = 4;
+/// The longest trial: a pass has up to 24 rounds, each as long as a request.
+const LONGEST_TRIAL: Duration = Duration::from_mins(1);
 
 /// The drift that a pass finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,7 @@ pub(super) struct Trials {
     router: Arc<PublishRouter>,
     /// Of these trials only; `None` if deletions are not held.
     brakes: Option<Arc<BrakeRegistry>>,
+    limits: TrialLimits,
 }
 
 impl Trials {
@@ -57,7 +60,7 @@ impl Trials {
         router: &Arc<PublishRouter>,
         publishing: &Publishing,
     ) -> Self {
-        let related = passes.related.for_trials(publishing.kinds_for_trials());
+        let related = passes.related.for_trials(publishing.published_kinds());
         let running = passes.dispatch.running();
         // All publications have the states of one namespace.
         let states = running.values().find_map(|one| one.states());
@@ -82,6 +85,7 @@ impl Trials {
             }),
             router: Arc::clone(router),
             brakes: None,
+            limits: TrialLimits::new(),
         }
     }
 
@@ -95,11 +99,13 @@ impl Trials {
     }
 
     /// Tries the objects of publications, several at once, and hands on each. Workspaces take turns, as in the queue of
-    /// the agent, because the brakes count. What cannot be tried is an error with the name of the published resource.
+    /// the agent, because the brakes count. What cannot be tried in time is an error with the name of the published
+    /// resource.
     pub(super) async fn each(
         &self,
         selected: Vec<(Arc<Publication>, SubjectId)>,
         at_once: usize,
+        until: Option<Instant>,
         mut take: impl FnMut(Result<Explained, String>),
     ) {
         let mut before = TriedBefore::default();
@@ -108,8 +114,14 @@ impl Trials {
                 // A pass without a request waits for nothing.
                 tokio::task::yield_now().await;
                 let drift = DriftFinding::AsConfigured;
-                let explained = self.one(&publication, &id, drift).await;
-                explained.ok_or_else(|| publication.plan.name.clone())
+                let left = until.map_or(LONGEST_TRIAL, |until| {
+                    LONGEST_TRIAL.min(until.saturating_duration_since(Instant::now()))
+                });
+                let explained = timeout(left, self.one(&publication, &id, drift)).await;
+                explained
+                    .ok()
+                    .flatten()
+                    .ok_or_else(|| publication.plan.name.clone())
             })
             .buffered(at_once);
         while let Some(mut found) = found.next().await {
@@ -152,14 +164,15 @@ impl Trials {
         let pass = self.passes.pass(id)?;
         pass.prepare().await;
         let front = TriedPass { pass: &pass, drift };
-        let (router, cache, brakes) = (&*self.router, &*self.passes.cache, self.brakes.as_deref());
-        let (mut report, mut due) = try_pass(&pass, &front, router, cache, brakes).await;
-        let is_unsettled = |one: &Outcome| one.reason.code == Code::SourceNotQuiet;
-        if report.outcomes.iter().any(is_unsettled) {
-            // The first pass began to watch the originals; the second one knows whether they change.
-            sleep(MOMENT).await;
-            (report, due) = try_pass(&pass, &front, router, cache, brakes).await;
-        }
+        let tried = Tried {
+            pass: &pass,
+            front: &front,
+            tenant: &id.cluster,
+            router: &*self.router,
+            cache: &self.passes.cache,
+            brakes: self.brakes.as_deref(),
+        };
+        let (report, due) = self.limits.run(tried).await;
         // Later changes of these objects make another plan.
         if publication.plan.plans_only && pass.note_related(&report) {
             publication.note_change();

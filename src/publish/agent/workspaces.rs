@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::binding_reader::has_bound;
@@ -31,6 +33,11 @@ pub struct Workspaces {
     state: Mutex<WorkspacesState>,
 }
 
+/// The number of times that changes of bindings cause a retry of a workspace's objects,
+const RETRIES: u32 = 8;
+/// within this time. kcp changes a binding several times until a claim is applied.
+const RETRY_WINDOW: Duration = Duration::from_secs(10);
+
 /// Pauses by logical cluster and binding.
 type PausedBindings = BTreeMap<(Arc<str>, Arc<str>), Pause>;
 
@@ -40,6 +47,8 @@ struct WorkspacesState {
     bindings: HashMap<Arc<str>, Bindings>,
     /// The pauses of whole workspaces, by endpoint.
     pauses: HashMap<Arc<str>, PausedBindings>,
+    /// How often the objects of a workspace were retried because of its bindings, and since when.
+    retried: HashMap<Arc<str>, (Instant, u32)>,
 }
 
 /// An endpoint that serves workspaces.
@@ -243,6 +252,7 @@ impl Workspaces {
         };
         match bindings.observe(cluster, &change.key.name, binding) {
             BindingChange::Same if change.what == ChangeType::Initial => {}
+            BindingChange::Same if !state.may_retry(cluster) => {}
             BindingChange::Same => moved.rebound.push(Arc::clone(cluster)),
             BindingChange::Leaving => {
                 info!(workspace = %cluster, "a workspace is unbinding");
@@ -277,6 +287,16 @@ impl Workspaces {
 }
 
 impl WorkspacesState {
+    /// Whether what was refused for a workspace is retried because of a binding: consumers may change these at any rate.
+    fn may_retry(&mut self, cluster: &Arc<str>) -> bool {
+        let now = Instant::now();
+        self.retried
+            .retain(|_, (since, _)| now - *since < RETRY_WINDOW);
+        let (_, times) = self.retried.entry(Arc::clone(cluster)).or_insert((now, 0));
+        *times += 1;
+        *times <= RETRIES
+    }
+
     /// Notes the pause on a binding at an endpoint; returns whether it is another one.
     fn note_pause(&mut self, source: &Arc<str>, change: &Change) -> bool {
         let key = (

@@ -246,6 +246,7 @@ async fn rights_that_are_missing_stop_nobody_else(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
     let secret_group = format!("secret.{}", world.group);
     let forbidden = world.install(&gadgets(&secret_group)).await?;
+    world.withhold(&secret_group);
     let published = world.publish(&forbidden, json!({})).await?;
     world.await_published(&published).await;
     let in_kcp = Kind::new(&secret_group, "v1", "gadgets", "Gadget");

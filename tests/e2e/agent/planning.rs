@@ -233,7 +233,8 @@ async fn a_new_resource_that_only_plans_has_neither_schema_nor_entry(world: &Wor
     let kind = &stage.kind;
     let wrote = writes(world.agents_requests(mark));
     let of_others = |line: &&String| {
-        line.contains(&kind.plural) || line.contains("/secrets ") || line.contains("/namespaces ")
+        let resources = [&*kind.plural, "/secrets ", "/namespaces ", "/events "];
+        resources.iter().any(|resource| line.contains(resource))
     };
     let of_its_own: Vec<_> = wrote.iter().filter(|line| !of_others(line)).collect();
     ensure!(of_its_own.is_empty(), "{of_its_own:#?}");

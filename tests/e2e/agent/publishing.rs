@@ -424,9 +424,8 @@ async fn rules_that_fit_no_object_hold_back_neither_schema_nor_export(world: &Wo
         })
         .await;
     }
-    let at = format!("{PUBLISHED}/{}", stage.published);
     let naming = json!({"spec": {"naming": {"name": "good-{{ .Object.metadata.name }}"}}});
-    world.service.merge(&at, naming).await?;
+    world.change_published(&stage.published, naming).await?;
     let copy = stage.copy("lamp").await;
     has(&copy, "/metadata/name", &json!("good-lamp"))
 }

@@ -1,4 +1,5 @@
-//! Every reason: `hawser explain` names it first, from both ends, and what it advises mends it.
+//! Every reason that an object can have but `NamespaceMissing`: `hawser explain` finds it from each end that exists, until its
+//! cause is removed.
 //!
 //! [`Shown::of`] says where each code is shown. A new code without a scenario does not compile.
 

@@ -71,6 +71,8 @@ pub(super) struct World {
     ports: Mutex<Option<[Arc<Port>; 2]>>,
     /// Files with the definitions that were installed.
     definitions: Mutex<Vec<PathBuf>>,
+    /// The API groups to which the agent gets no rights with the roles.
+    withheld: Mutex<Vec<String>>,
 }
 
 /// A workspace of a consumer.
@@ -247,6 +249,7 @@ impl World {
             readers: Mutex::default(),
             ports: Mutex::default(),
             definitions: Mutex::default(),
+            withheld: Mutex::default(),
         };
         // An agent that has nothing to publish yet has rights as well.
         let nothing = Kind::new(&world.group, "v1", "nothings", "Nothing");
@@ -278,10 +281,17 @@ impl World {
         let list: Value = serde_json::from_str(&list)?;
         for role in list["items"].as_array().context("no roles")? {
             let namespace = role["metadata"]["namespace"].as_str();
-            let rules = role["rules"].as_array().context("no rules")?;
-            service::bind(&self.service, &self.user(), namespace, rules).await?;
+            let mut rules = role["rules"].as_array().context("no rules")?.clone();
+            let withheld = self.withheld.lock().clone();
+            rules.retain(|rule| !withheld.iter().any(|group| rule["apiGroups"][0] == **group));
+            service::bind(&self.service, &self.user(), namespace, &rules).await?;
         }
         Ok(())
+    }
+
+    /// From now on, roles come without this API group, as if an administrator had forgotten it.
+    pub(super) fn withhold(&self, group: &str) {
+        self.withheld.lock().push(group.to_owned());
     }
 
     /// Remembers a definition for those who ask for roles.

@@ -141,7 +141,7 @@ async fn the_command_tells_why_objects_of_a_robot_are_in_sync_or_not() -> Result
     };
     pair.cloud.faults().add(Fault::new(writes, refusal));
     merge_status(&pair.on_robot, "a", json!({"phase": "done"})).await?;
-    let advice = "grant the user in the message the right in the message";
+    let advice = "grant the right that the message names";
     eventually(
         SOON,
         "the refusal is on the page, with advice",
@@ -203,13 +203,20 @@ async fn the_command_tells_why_objects_of_a_robot_are_in_sync_or_not() -> Result
             && answer["pageProblem"].is_string(),
         "{answer:#}"
     );
+    let mut dry_runs = 0;
     for (side, mark) in [&pair.cloud, &pair.robot].into_iter().zip(marks) {
         let sent = side.requests().since(mark).into_iter();
-        for request in sent.filter(|request| request.user_agent.starts_with("cr-syncer/")) {
+        let sent = sent.filter(|request| request.user_agent.starts_with("cr-syncer/"));
+        let sent: Vec<_> = sent.collect();
+        ensure!(!sent.is_empty(), "a cluster was not asked");
+        for request in sent {
             let reads = ["get", "list", "watch"].contains(&&*request.verb);
-            ensure!(reads || request.query.contains("dryRun=All"), "{request:?}");
+            let is_dry_run = request.query.contains("dryRun=All");
+            ensure!(reads || is_dry_run, "{request:?}");
+            dry_runs += usize::from(is_dry_run);
         }
     }
+    ensure!(dry_runs > 0, "no request to either cluster was a dry run");
     has(&pair.on_robot, "a", "/spec/goal", json!("first")).await;
     Ok(())
 }

@@ -184,6 +184,12 @@ impl<K: QueueKey> Queue<K> {
         self.shared.change(|fair| fair.retry(meant, now));
     }
 
+    /// The same for all keys of a tenant.
+    pub fn retry_tenant(&self, tenant: &str) {
+        let now = self.shared.now();
+        self.shared.change(|fair| fair.retry_tenant(tenant, now));
+    }
+
     /// Closes the queue: every worker that waits or returns ends.
     pub fn close(&self) {
         self.shared.state.lock().closed = true;

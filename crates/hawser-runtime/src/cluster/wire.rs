@@ -179,9 +179,9 @@ impl GuardedClient {
     }
 }
 
-/// Sends a write as a dry run, and returns the server's answer. Reads are sent unchanged.
-pub async fn dry_run(router: &dyn Router, request: &Request) -> Answer {
-    exchange(router, None, &|| Ok(()), CallClass::DryRun, request).await
+/// Sends a write as a dry run on behalf of a tenant, and returns the server's answer. Reads are sent unchanged.
+pub async fn dry_run(router: &dyn Router, tenant: Option<&Arc<str>>, request: &Request) -> Answer {
+    exchange(router, tenant, &|| Ok(()), CallClass::DryRun, request).await
 }
 
 async fn exchange(

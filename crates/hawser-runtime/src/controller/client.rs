@@ -45,7 +45,7 @@ impl<D: Dialect> PassClient<'_, D> {
         let pass = self.pass;
         pass.check_active().map_err(Failure::Unavailable)?;
         if self.passed.lock().is_crowded {
-            let why = "other large objects of the workspace are processed first".to_owned();
+            let why = "other large objects are processed first".to_owned();
             return Err(Failure::NotSent(why).into());
         }
         let deletion = pass.deletion(request);

@@ -12,17 +12,17 @@ use tokio::task::block_in_place;
 use super::shares::PermitShares;
 
 /// The permits to compute.
-pub(super) struct Evaluation(PermitShares);
+pub struct Evaluation(PermitShares);
 
 impl Evaluation {
     /// One permit for each processor, at least two, so that no tenant has all of them.
-    pub(super) fn new(processors: usize) -> Self {
+    pub fn new(processors: usize) -> Self {
         let turns = processors.max(2);
         Self(PermitShares::new(turns, turns / 2))
     }
 
     /// Computes when it is this tenant's turn. Tenants come in the order of their requests.
-    pub(super) async fn run<T>(&self, tenant: &Arc<str>, work: impl FnOnce() -> T) -> T {
+    pub async fn run<T>(&self, tenant: &Arc<str>, work: impl FnOnce() -> T) -> T {
         let _turn = self.0.acquire(tenant, 1).await;
         match Handle::current().runtime_flavor() {
             RuntimeFlavor::MultiThread => block_in_place(work),

@@ -34,14 +34,14 @@ const OBJECTS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The permits to read large objects.
-pub(super) struct Reading {
+pub struct Reading {
     shares: PermitShares,
     /// For one pass at a time that needs more than a share.
     beyond: Arc<Semaphore>,
 }
 
 /// The part of one pass.
-pub(super) struct PassReading<'a> {
+pub struct PassReading<'a> {
     reading: &'a Reading,
     tenant: &'a Arc<str>,
     store: PassStore<'a>,
@@ -55,23 +55,25 @@ struct ReadingPermits {
 }
 
 /// The caches, as one pass reads them.
-pub(super) struct PassStore<'a> {
+pub struct PassStore<'a> {
     cache: &'a Cache,
     /// What has been read whole.
     text: AtomicUsize,
     tree: AtomicUsize,
 }
 
-impl Reading {
-    pub(super) fn new() -> Self {
+impl Default for Reading {
+    fn default() -> Self {
         Self {
             shares: PermitShares::new(MOST_AT_ONCE / UNIT, SHARE / UNIT),
             beyond: Arc::new(Semaphore::new(1)),
         }
     }
+}
 
+impl Reading {
     /// Waits until an object with such a tree may be read with what belongs to it; `None` if others do not end in time.
-    pub(super) async fn begin<'a>(
+    pub async fn begin<'a>(
         &'a self,
         tenant: &'a Arc<str>,
         cache: &'a Cache,
@@ -91,17 +93,24 @@ impl Reading {
     }
 
     async fn permits(&self, tenant: &Arc<str>, tree: usize) -> ReadingPermits {
-        let mut permits = ReadingPermits::default();
+        if tree < LARGE {
+            return ReadingPermits::default();
+        }
         let needed = OBJECTS * tree;
-        if tree >= LARGE {
-            permits.share = Some(self.shares.acquire(tenant, units(needed)).await);
+        // Whoever waits for its turn beyond a share holds nothing that other tenants could use.
+        let turn = async {
+            if needed <= SHARE {
+                return None;
+            }
+            let turn = Arc::clone(&self.beyond).acquire_owned().await;
+            Some(turn.expect("the permit is never closed"))
+        };
+        let acquired = self.shares.acquire_after(tenant, units(needed), turn);
+        let (share, beyond) = acquired.await;
+        ReadingPermits {
+            share: Some(share),
+            beyond,
         }
-        // After the share, so that no tenant takes two turns in a row.
-        if needed > SHARE {
-            let beyond = Arc::clone(&self.beyond).acquire_owned().await;
-            permits.beyond = Some(beyond.expect("the permit is never closed"));
-        }
-        permits
     }
 }
 
@@ -110,12 +119,12 @@ fn units(bytes: usize) -> usize {
 }
 
 impl<'a> PassReading<'a> {
-    pub(super) fn store(&self) -> &PassStore<'a> {
+    pub fn store(&self) -> &PassStore<'a> {
         &self.store
     }
 
     /// Whether what has been read fits beside what others read. Otherwise the pass is to end.
-    pub(super) fn fits(&self) -> bool {
+    pub fn fits(&self) -> bool {
         let tree = self.store.tree.load(Ordering::Relaxed);
         let mut permits = self.permits.lock();
         if tree > SHARE && permits.beyond.is_none() {
@@ -202,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn beyond_a_number_of_bytes_a_pass_reads_identity_and_labels() {
         let (cache, scope) = cache(12);
-        let (reading, tenant) = (Reading::new(), "a".into());
+        let (reading, tenant) = (Reading::default(), "a".into());
         let pass = reading.begin(&tenant, &cache, 1 << 20).await.unwrap();
         let whole = |object: &Object| usize::from(!object.is_fragment());
         let mut read = 0;
@@ -234,7 +243,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn passes_over_large_objects_take_turns_and_small_ones_do_not_wait() {
         let (cache, _) = cache(0);
-        let reading = Reading::new();
+        let reading = Reading::default();
         let tenants: Vec<Arc<str>> = (0..5).map(|n: u8| n.to_string().into()).collect();
         let mut under_way = Vec::new();
         for tenant in &tenants[..3] {
@@ -254,7 +263,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_trees_that_are_larger_than_a_share_one_is_read_at_a_time() {
         let (cache, _) = cache(0);
-        let reading = Reading::new();
+        let reading = Reading::default();
         let [a, b] = ["a", "b"].map(Arc::<str>::from);
         let first = reading.begin(&a, &cache, SHARE).await.unwrap();
         assert!(reading.begin(&b, &cache, SHARE).await.is_none());

@@ -1,6 +1,7 @@
 //! Permits of which each tenant may hold a share.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -44,13 +45,26 @@ impl PermitShares {
 
     /// Waits for this number of permits, at most the tenant's share. Tenants come in the order of their requests.
     pub(super) async fn acquire(&self, tenant: &Arc<str>, number: usize) -> Permits {
+        let (permits, ()) = self.acquire_after(tenant, number, async {}).await;
+        permits
+    }
+
+    /// The same, after something else that one pass of each tenant waits for at a time.
+    pub(super) async fn acquire_after<T>(
+        &self,
+        tenant: &Arc<str>,
+        number: usize,
+        first: impl Future<Output = T>,
+    ) -> (Permits, T) {
         let number = self.part(number);
         let of_tenant = self.share_of(tenant).acquire_many_owned(number).await;
+        let before = first.await;
         let of_all = Arc::clone(&self.all).acquire_many_owned(number).await;
-        Permits {
+        let permits = Permits {
             of_tenant: of_tenant.expect("the share of a tenant is never closed"),
             of_all: of_all.expect("the permits are never closed"),
-        }
+        };
+        (permits, before)
     }
 
     /// Adds permits up to this number, or to what a tenant may have, if they are free.

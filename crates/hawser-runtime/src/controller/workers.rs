@@ -44,7 +44,7 @@ pub async fn work<R: Reconciler>(reconciler: Arc<R>, queue: &Queue<R::Key>, work
 }
 
 /// The result of work on one thing; `None` if it panicked. A panic must not cost other things their worker.
-pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
+pub async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
     // What is shared is behind locks that are released, and looked at anew by the next attempt.
     AssertUnwindSafe(work).catch_unwind().await.ok()
 }

@@ -142,12 +142,16 @@ async fn what_is_due_while_no_mirror_runs_is_shown_and_nothing_is_written() {
         assert_eq!(names, ["a", "gone", "late"]);
     }
     assert!(clusters.get(ROBOT, "gone").await.is_some());
+    let mut dry_runs = 0;
     for (plane, mark) in [(CLOUD, marks.0), (ROBOT, marks.1)] {
         for request in clusters.sent(plane, mark) {
             let reads = ["get", "list", "watch"].contains(&&*request.verb);
-            assert!(reads || request.query.contains("dryRun=All"), "{request:?}");
+            let is_dry_run = request.query.contains("dryRun=All");
+            assert!(reads || is_dry_run, "{request:?}");
+            dry_runs += usize::from(is_dry_run);
         }
     }
+    assert!(dry_runs > 0, "no request to either cluster was a dry run");
 }
 
 /// The definition of missions with a status that allows few phases.
@@ -236,6 +240,9 @@ async fn a_crd_that_is_not_synced_or_not_served_is_the_reason_of_its_objects() {
     );
 
     let clusters = Clusters::start().await;
+    let explainer = clusters.explainer(r1()).await;
+    let error = named(&explainer, "mission", "a").await.unwrap_err();
+    assert!(error.to_string().ends_with("kinds: none"), "{error}");
     clusters.define(ROBOT, &missions(true, &json!({}))).await;
     let explained = mission(&clusters, r1(), "a").await;
     assert_eq!(explained.reason.code, Code::NotSeen);

@@ -33,7 +33,7 @@ impl WorkspaceView {
         if binding.in_deletion() {
             let since = value["metadata"]["deletionTimestamp"].as_str();
             let found = unbound(format!("the APIBinding {name} is being deleted")).since(since);
-            return Some(found.advice("bind the API again"));
+            return Some(found.advice("wait until it is gone, and bind the API again"));
         }
         let phase = value["status"]["phase"].as_str().unwrap_or("not bound");
         if phase == "Bound" {
@@ -48,8 +48,14 @@ impl WorkspaceView {
             Some((message, condition["lastTransitionTime"].as_str()))
         });
         let (message, since) = why.unwrap_or_default();
-        let found = unbound(format!("the APIBinding {name} is {phase}: {message}")).since(since);
-        let found = found.advice("correct the APIBinding");
+        let (colon, advice) = if message.is_empty() {
+            let advice = "wait a moment. If nothing changes, correct the APIBinding";
+            ("", advice)
+        } else {
+            (": ", "correct the APIBinding")
+        };
+        let text = format!("the APIBinding {name} is {phase}{colon}{message}");
+        let found = unbound(text).since(since).advice(advice);
         Some(found.provider("correct the APIExport"))
     }
 

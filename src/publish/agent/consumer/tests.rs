@@ -8,8 +8,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::publish::agent::events::COMPONENT;
 
-const NOW: &str = "2030-01-31T18:00:00Z";
+const NOW: &str = "2030-01-31T17:05:00Z";
 
 /// A view of a database that an agent has accepted, in a workspace that binds its API.
 fn view(metadata: Value, status: Value) -> WorkspaceView {
@@ -131,6 +132,66 @@ fn the_last_refusal_blocks_and_has_its_code_and_time() {
     check(&told(events), Some(false), "TooLarge");
 }
 
+/// The view after somebody changed the object.
+fn changed(mut view: WorkspaceView, time: &str) -> WorkspaceView {
+    let managed = json!([{"manager": "kubectl-edit", "time": time}]);
+    let metadata = view.object.metadata_mut();
+    metadata.insert("managedFields".to_owned(), managed);
+    view
+}
+
+#[test]
+fn a_refusal_counts_until_the_object_is_changed_or_the_event_is_not_repeated() {
+    let refused = |at: &str| told(vec![event(Told::Refused, TOO_LARGE, at)]);
+    let before = "2030-01-31T16:59:00Z";
+    for still in [before, LATE] {
+        check(&changed(refused(LATE), still), Some(false), "TooLarge");
+    }
+    let quiet = "2030-01-31T16:49:59Z";
+    for over in [
+        changed(refused(LATE), "2030-01-31T17:00:01Z"),
+        refused(quiet),
+    ] {
+        let answer = check(&over, None, "NotReported");
+        let text = &answer.cause.text;
+        assert!(
+            text.starts_with("the service refused an earlier state of the object at 2030-01-31T1"),
+            "{text}"
+        );
+        assert_eq!(answer.cause.class, Class::Waiting);
+    }
+    check(&refused("2030-01-31T16:50:00Z"), Some(false), "TooLarge");
+    let paused = told(vec![event(Told::Paused, "", quiet)]);
+    let answer = check(&paused, None, "NotReported");
+    assert!(
+        answer.cause.text.starts_with("the service was paused"),
+        "{answer:#?}"
+    );
+    // The report says more.
+    let mut seen = report(2, "True", "Copied", "it has it");
+    seen.events = Ok(vec![event(Told::Refused, TOO_LARGE, quiet)]);
+    let answer = check(&seen, Some(true), "InStep");
+    assert_eq!(answer.also[0].code, "NotReported");
+}
+
+#[test]
+fn a_refusal_lasts_since_the_first_of_equal_events() {
+    let from = |mut event: Value, first: &str| {
+        event["firstTimestamp"] = first.into();
+        event
+    };
+    let refused = |first: &str, last: &str| from(event(Told::Refused, TOO_LARGE, last), first);
+    let events = vec![
+        refused("2030-01-31T09:00:00Z", "2030-01-31T09:30:00Z"),
+        event(Told::Synced, "", "2030-01-31T10:00:00Z"),
+        refused("2030-01-31T12:00:00Z", "2030-01-31T14:00:00Z"),
+        event(Told::StatusMissing, "", "2030-01-31T14:30:00Z"),
+        refused("2030-01-31T15:00:00Z", LATE),
+    ];
+    let answer = check(&told(events), Some(false), "TooLarge");
+    assert_eq!(answer.cause.since.as_deref(), Some("2030-01-31T12:00:00Z"));
+}
+
 #[test]
 fn a_refusal_in_the_workspace_is_the_consumers_to_mend() {
     let claim = "An object that belongs to this one (ca) cannot be processed: this workspace does not let the service write it; its APIBinding has to accept the permission claim.";
@@ -155,7 +216,7 @@ fn events_of_others_and_of_an_earlier_object_of_the_name_count_for_nothing() {
 }
 
 #[test]
-fn an_event_proves_sync_if_the_object_was_not_changed_after_it() {
+fn an_event_tells_of_no_problem_if_the_object_was_not_changed_after_it() {
     let placed = || Ok(vec![event(Told::Placed, "", LATE)]);
     let changed = |time: &str, manager: &str, subresource: &str| {
         let managed = json!([{"manager": manager, "time": time, "subresource": subresource}]);
@@ -164,31 +225,26 @@ fn an_event_proves_sync_if_the_object_was_not_changed_after_it() {
             ..view(json!({"managedFields": managed}), json!({}))
         }
     };
-    let kubectl = "kubectl-edit";
-    check(
-        &changed("2030-01-31T16:59:59Z", kubectl, ""),
-        Some(true),
-        "InStep",
-    );
-    check(&changed(LATE, kubectl, ""), None, "NotReported");
-    check(
-        &changed("2030-01-31T17:00:01Z", kubectl, ""),
-        None,
-        "NotReported",
-    );
+    let (kubectl, well) = ("kubectl-edit", "NoProblemReported");
+    let before = changed("2030-01-31T16:59:59Z", kubectl, "");
+    let answer = check(&before, None, well);
+    assert_eq!(answer.cause.since.as_deref(), Some(LATE));
+    for time in [LATE, "2030-01-31T17:00:00.5Z", "2030-01-31T17:00:01Z"] {
+        check(&changed(time, kubectl, ""), None, "NotReported");
+    }
     let never = "2030-01-31T09:00:00Z";
     for (manager, subresource) in [(FIELD_MANAGER, ""), (kubectl, "status")] {
         let mut view = changed(NOW, manager, subresource);
         let managed = &mut view.object.metadata_mut()["managedFields"];
         let own = json!({"manager": kubectl, "time": never});
         managed.as_array_mut().unwrap().push(own);
-        check(&view, Some(true), "InStep");
+        check(&view, None, well);
     }
     let first = WorkspaceView {
         events: placed(),
         ..view(json!({"generation": 1}), json!({}))
     };
-    check(&first, Some(true), "InStep");
+    check(&first, None, well);
     let accepted = WorkspaceView {
         events: Ok(vec![event(Told::Accepted, "", LATE)]),
         ..view(json!({"generation": 1}), json!({}))
@@ -222,11 +278,9 @@ fn a_report_on_this_generation_is_the_answer() {
         Some(false),
         "NotObserved",
     );
-    check(
-        &report(2, "Unknown", "NoAnswer", "a server"),
-        None,
-        "NotSeen",
-    );
+    for (reason, code) in [("NoAnswer", "NoAnswer"), ("Other", "NotSeen")] {
+        check(&report(2, "Unknown", reason, "a server"), None, code);
+    }
     // What the service has seen since is no longer refused.
     let mut over = report(2, "True", "Copied", "it has it");
     over.events = Ok(vec![event(
@@ -234,7 +288,8 @@ fn a_report_on_this_generation_is_the_answer() {
         TOO_LARGE,
         "2030-01-31T11:00:00Z",
     )]);
-    check(&over, Some(true), "InStep");
+    let answer = check(&over, Some(true), "InStep");
+    assert!(answer.also.is_empty(), "{answer:#?}");
     over.events = Ok(vec![event(Told::Refused, TOO_LARGE, LATE)]);
     check(&over, Some(false), "TooLarge");
 }
@@ -265,6 +320,10 @@ fn a_deletion_waits_for_the_service_and_then_for_others() {
     let deleted = json!({"deletionTimestamp": LATE});
     let answer = check(&view(deleted, json!({})), Some(false), "WaitingForDeletion");
     assert_eq!(answer.cause.since.as_deref(), Some(LATE));
+    let mut unbound = view(json!({"deletionTimestamp": LATE}), json!({}));
+    unbound.bindings = Ok(Vec::new());
+    let answer = check(&unbound, Some(false), "NotBound");
+    assert_eq!(answer.also[0].code, "WaitingForDeletion");
     let left = json!({"deletionTimestamp": LATE, "finalizers": ["example.org/backup"]});
     let answer = check(&view(left, json!({})), Some(true), "Gone");
     assert!(
@@ -294,6 +353,9 @@ fn a_binding_that_is_missing_leaving_or_not_bound_blocks() {
         answer.cause.text.ends_with("is Binding: no export"),
         "{answer:#?}"
     );
+    let silent = json!({"status": {"phase": "Binding"}});
+    let answer = check(&with(vec![binding(silent)]), Some(false), "NotBound");
+    assert!(answer.cause.text.ends_with("is Binding"), "{answer:#?}");
 }
 
 fn paused(until: &str) -> Value {
@@ -304,13 +366,30 @@ fn paused(until: &str) -> Value {
 }
 
 #[test]
-fn a_pause_in_force_holds_and_one_that_is_over_does_not() {
+fn a_pause_in_force_holds_what_the_service_says_and_one_that_is_over_holds_nothing() {
     let until = "2030-01-31T19:00:00Z";
-    let answer = check(&view(paused(until), json!({})), Some(false), "Paused");
-    assert!(answer.cause.text.contains("by anna: mission") && answer.cause.provider.is_none());
+    let open = "cannot be known from here";
+    let mut own = view(paused(until), json!({}));
+    let answer = check(&own, None, "Paused");
+    let text = &answer.cause.text;
+    assert!(
+        text.contains("by anna: mission") && text.ends_with(open),
+        "{text}"
+    );
+    own.events = Ok(vec![event(Told::Paused, "", LATE)]);
+    let answer = check(&own, Some(false), "Paused");
+    assert!(answer.cause.text.ends_with("by anna: mission") && answer.cause.provider.is_none());
+    let changed = changed(own, "2030-01-31T17:00:01Z");
+    let answer = check(&changed, None, "Paused");
+    assert!(
+        answer.cause.text.ends_with(open) && answer.also.is_empty(),
+        "{answer:#?}"
+    );
     check(&view(paused(LATE), json!({})), None, "NotReported");
     let mut of_workspace = view(json!({}), json!({}));
     of_workspace.bindings = Ok(vec![binding(json!({ "metadata": paused(until) }))]);
+    check(&of_workspace, None, "Paused");
+    of_workspace.events = Ok(vec![event(Told::Paused, "", LATE)]);
     check(&of_workspace, Some(false), "Paused");
     // The provider's pause is known by the event only.
     let by_provider = told(vec![event(Told::Paused, "", LATE)]);
@@ -329,6 +408,10 @@ fn a_pause_in_force_holds_and_one_that_is_over_does_not() {
 fn a_pause_that_is_ignored_is_told_beside_the_answer() {
     let incomplete = json!({"annotations": {"syncagent.kcp.io/pause-until": LATE}});
     let answer = check(&view(incomplete, json!({})), None, "NotReported");
+    assert_eq!(answer.also[0].code, "ObjectPauseIgnored");
+    let mut forbidden = view(paused("2030-01-31T19:00:00Z"), json!({}));
+    forbidden.events = Ok(vec![event(Told::PauseIgnored, "", LATE)]);
+    let answer = check(&forbidden, None, "NotReported");
     assert_eq!(answer.also[0].code, "ObjectPauseIgnored");
 }
 

@@ -163,16 +163,24 @@ impl Releaser {
 
     /// Fails if an agent may sync the objects of this published resource, unlike at the beginning.
     async fn check_idle(&self, name: &str) -> Result<(), String> {
-        let path = format!("{PUBLISHED_RESOURCES}/{}", segment(name));
-        match self.planes.service.ask(Call::get(path)).await {
-            Err(error) if error.code() == Some(404) => Ok(()),
-            Err(error) => Err(format!("reading the PublishedResource {name}: {error}")),
-            Ok(found) => match Object::new(found) {
-                Ok(found) if !synchronizes(&found) => Ok(()),
-                _ => Err(format!(
-                    "the PublishedResource {name} is active again: disable spec.synchronization"
-                )),
-            },
+        // The agent may list them, and needs no right to get one.
+        let path = format!(
+            "{PUBLISHED_RESOURCES}?fieldSelector=metadata.name%3D{}",
+            segment(name)
+        );
+        let mut list = match self.planes.service.ask(Call::get(path)).await {
+            Ok(list) => list,
+            Err(error) => return Err(format!("reading the PublishedResource {name}: {error}")),
+        };
+        let items = list.get_mut("items").and_then(Value::as_array_mut);
+        let Some(found) = items.and_then(Vec::pop) else {
+            return Ok(());
+        };
+        match Object::new(found) {
+            Ok(found) if !synchronizes(&found) => Ok(()),
+            _ => Err(format!(
+                "the PublishedResource {name} is active again: disable spec.synchronization"
+            )),
         }
     }
 

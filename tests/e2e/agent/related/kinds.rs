@@ -228,6 +228,7 @@ async fn what_may_not_be_watched_is_looked_at_and_the_owner_is_told(world: &Worl
         let rule = json!({"apiGroups": [kind.group], "resources": ["*"], "verbs": verbs});
         service::bind(&world.service, &world.user(), None, &[rule]).await
     };
+    world.withhold(&kind.group);
     grant(&["get", "create", "update", "patch", "delete"]).await?;
     // Served in workspaces by the same export.
     let schema_only = json!({"synchronization": {"enabled": false}});

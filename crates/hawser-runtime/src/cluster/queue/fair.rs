@@ -310,12 +310,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
 
     /// Drops the keys of one tenant, without looking at those of others.
     pub fn forget_tenant(&mut self, tenant: &str) {
-        let slots = self
-            .turns
-            .find(tenant)
-            .and_then(|id| self.of_tenant.get(&id));
-        let slots: Vec<u32> = slots.into_iter().flatten().copied().collect();
-        for id in slots {
+        for id in self.slots_of(tenant) {
             self.forget_slot(id);
         }
     }
@@ -346,23 +341,42 @@ impl<K: Clone + Eq + Hash> Fair<K> {
     /// have seen the earlier state.
     pub fn retry(&mut self, mut meant: impl FnMut(&K) -> bool, now: Duration) {
         for id in 0..self.slots.len() {
-            let Some(slot) = self.slots[id].as_mut().filter(|slot| meant(&slot.key)) else {
-                continue;
-            };
-            match &mut slot.state {
-                KeyState::Running { again, .. } => {
-                    let urgency = Urgency::Live;
-                    *again = Some(Due { at: now, urgency }.and(*again));
-                }
-                KeyState::Delayed(at) if slot.failures > 0 => {
-                    let id = u32::try_from(id).expect("slots are numbered in 32 bits");
-                    slot.failures = 0;
-                    self.delayed.remove(&(*at, id));
-                    self.enqueue(id, now);
-                }
-                KeyState::Delayed(_) | KeyState::Ready(_) => {}
+            if self.slots[id].as_ref().is_some_and(|slot| meant(&slot.key)) {
+                let id = u32::try_from(id).expect("slots are numbered in 32 bits");
+                self.retry_slot(id, now);
             }
         }
+    }
+
+    /// The same for all keys of a tenant.
+    pub fn retry_tenant(&mut self, tenant: &str, now: Duration) {
+        for id in self.slots_of(tenant) {
+            self.retry_slot(id, now);
+        }
+    }
+
+    fn retry_slot(&mut self, id: u32, now: Duration) {
+        let Some(slot) = self.slots[id as usize].as_mut() else {
+            return;
+        };
+        match &mut slot.state {
+            KeyState::Running { again, .. } => {
+                let urgency = Urgency::Live;
+                *again = Some(Due { at: now, urgency }.and(*again));
+            }
+            KeyState::Delayed(at) if slot.failures > 0 => {
+                slot.failures = 0;
+                self.delayed.remove(&(*at, id));
+                self.enqueue(id, now);
+            }
+            KeyState::Delayed(_) | KeyState::Ready(_) => {}
+        }
+    }
+
+    fn slots_of(&self, tenant: &str) -> Vec<u32> {
+        let tenant = self.turns.find(tenant);
+        let slots = tenant.and_then(|id| self.of_tenant.get(&id));
+        slots.into_iter().flatten().copied().collect()
     }
 
     /// The number of waiting keys. Keys that became ready since the last [`Self::take`] still count as delayed.

@@ -120,17 +120,20 @@ impl Body {
 
 /// An estimate of the memory that a text takes once it is parsed. Punctuation within strings counts too.
 fn tree_bytes(text: &[u8]) -> u32 {
-    text.iter().fold(0, |bytes: u32, byte| {
-        bytes.saturating_add(match byte {
-            // A node of a map has room for several fields.
-            b'{' => 640,
-            // The name of a field, and its part of further nodes.
-            b':' => 96,
-            // A value.
-            b',' => 32,
-            _ => 1,
+    let after = |place: usize| text.get(place + 1);
+    text.iter()
+        .enumerate()
+        .fold(0, |bytes: u32, (place, byte)| {
+            bytes.saturating_add(match byte {
+                // A node of a map has room for several fields. An empty map has none.
+                b'{' if after(place) == Some(&b'"') => 640,
+                // The name of a field, and its part of further nodes.
+                b':' => 96,
+                // A value.
+                b',' => 32,
+                _ => 1,
+            })
         })
-    })
 }
 
 #[cfg(test)]
