@@ -34,6 +34,12 @@ pub struct DueWrite {
     pub held: bool,
 }
 
+/// Whether something is left to write. What a server refuses, although the object is settled, is not: a status that it
+/// does not serve.
+pub fn is_left(due: &[DueWrite]) -> bool {
+    due.iter().any(|write| write.refusal.is_none())
+}
+
 /// The limits of passes that are only tried, which are those of real ones: the objects that they read at a time, and the
 /// threads on which they compute.
 pub struct TrialLimits {

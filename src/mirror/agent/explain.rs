@@ -18,7 +18,7 @@ use super::numbers::MirrorMetrics;
 use super::planes::MirrorConnections;
 use super::process::{Connected, MirrorError, syncer_config};
 use super::syncer::{Syncer, SyncerConfig, plane_of};
-use crate::explain::{DueWrite, TrialLimits, Tried, is_of_kind};
+use crate::explain::{DueWrite, TrialLimits, Tried, is_left, is_of_kind};
 use crate::mirror::definition::{Definition, ROBOT_NAME, SPEC_SOURCE, Settings};
 use crate::mirror::options::MirrorOptions;
 use crate::mirror::rules::Id;
@@ -327,8 +327,7 @@ impl MirrorExplainer {
             reason = worst.unwrap_or(reason);
             due = writes;
         }
-        let is_due = due.iter().any(|write| write.refusal.is_none());
-        if is_due && reason.code.class() == Class::Settled {
+        if is_left(&due) && reason.code.class() == Class::Settled {
             reason = Code::Working.into();
         }
         Some(MirrorExplained {

@@ -1,6 +1,7 @@
 //! What the agent would do about one object, and why.
 
 pub use crate::explain::DueWrite;
+use crate::explain::is_left;
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
 use hawser_sync::reason::Class;
@@ -44,13 +45,7 @@ pub struct ExplainedLink {
 impl Explained {
     /// Whether the object is in sync.
     pub fn is_in_step(&self) -> bool {
-        !self.is_due() && self.reason().code.class() == Class::Settled
-    }
-
-    /// Whether something is left to write. What a server refuses, although the object is settled, is not: a status that
-    /// it does not serve.
-    fn is_due(&self) -> bool {
-        self.due.iter().any(|write| write.refusal.is_none())
+        !is_left(&self.due) && self.reason().code.class() == Class::Settled
     }
 
     /// The most serious reason.
@@ -58,7 +53,7 @@ impl Explained {
         let settled = || Reason::from(Code::NoSource);
         let first = self.links.first().map(|link| link.reason.clone());
         match first.unwrap_or_else(settled) {
-            reason if reason.code.class() == Class::Settled && self.is_due() => {
+            reason if reason.code.class() == Class::Settled && is_left(&self.due) => {
                 match self.pauses.first() {
                     Some(pause) => Reason::new(Code::Paused, pause.clone()),
                     None => Code::Working.into(),
