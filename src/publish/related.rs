@@ -4,14 +4,14 @@
 //! In every round of a pass, the entries are resolved again with the known objects; each pair of original and copy is
 //! one more link of the subject. A pair that only the memory records is a link too, until it is deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use hawser_sync::link::{self as sync, Fate};
 use hawser_sync::{
-    Found, Intent, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View,
+    CopyRecord, Found, Intent, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -37,7 +37,7 @@ pub use claim_visibility::{binding_kind, show_all};
 pub use entry::{Author, Authors, Entry, NameAuthors, Premises, TypeName};
 pub use guard::reserved;
 pub use leads::{End, EntryExplanation, leads};
-pub use ledger::{ClaimIndex, ClaimOwner, ObjectClaim};
+pub use ledger::{ClaimIndex, ClaimOwner, MadeCopies, ObjectClaim};
 pub use report::annotations;
 pub use stray::{DanglingReference, dangling_references};
 
@@ -145,7 +145,7 @@ pub fn extend(
     };
     let anchor = match view.get(&subject.anchor) {
         Seen::Present(anchor) => anchor,
-        Seen::Absent => return after_deletion(subject, rules, around.ledger, view),
+        Seen::Absent => return after_deletion(subject, rules, around, view),
         Seen::Unknown => return Ok(subject),
     };
     let memory = match view.get(&place.key) {
@@ -174,6 +174,7 @@ pub fn extend(
         view,
         anchor: &anchor,
         memory: &memory,
+        place: place.key.clone(),
         by,
     };
     if readable {
@@ -192,10 +193,10 @@ pub fn extend(
 pub fn unwanted(
     subject: Subject,
     rules: &ObjectRules,
-    ledger: &ClaimIndex,
+    around: RelatedContext<'_>,
     view: &dyn View,
 ) -> Subject {
-    let mut left = leftover_links(&subject, rules, ledger, view, |left| left.unwanted());
+    let mut left = leftover_links(&subject, rules, around, view, |left| left.unwanted());
     let mut leaves = Subject {
         finalizer: None,
         intent: Intent::Leave,
@@ -214,10 +215,10 @@ pub fn unwanted(
 fn after_deletion(
     subject: Subject,
     rules: &ObjectRules,
-    ledger: &ClaimIndex,
+    around: RelatedContext<'_>,
     view: &dyn View,
 ) -> Result<Subject, Vec<Request>> {
-    let left = leftover_links(&subject, rules, ledger, view, |left| {
+    let left = leftover_links(&subject, rules, around, view, |left| {
         Some(left.after_deletion())
     });
     let (mut left, stays) = left.transpose()?.unwrap_or_default();
@@ -244,7 +245,7 @@ fn after_deletion(
 fn leftover_links<T: Default>(
     subject: &Subject,
     rules: &ObjectRules,
-    ledger: &ClaimIndex,
+    around: RelatedContext<'_>,
     view: &dyn View,
     links: impl Fn(&Left<'_>) -> T,
 ) -> T {
@@ -262,9 +263,10 @@ fn leftover_links<T: Default>(
     let left = Left {
         compiled: rules.compiled(),
         rules,
-        ledger,
+        around,
         view,
         memory: &memory,
+        place: &place.key,
         by: &by,
     };
     links(&left)
@@ -338,6 +340,22 @@ impl RelatedEnds {
         let pair = ObjectClaim::made_from(copy, &self.source.0);
         [original, ObjectClaim::copy(copy), pair].into_iter()
     }
+}
+
+/// The claims of records in a memory, and the copies among them that were created.
+pub fn recorded_claims<'a>(
+    records: impl Iterator<Item = (&'a LinkId, &'a CopyRecord)>,
+    sides: &Sides,
+    remote: &Remote,
+) -> (BTreeSet<ObjectClaim>, MadeCopies) {
+    let (mut claims, mut made) = (BTreeSet::new(), MadeCopies::default());
+    for (id, copy) in records {
+        if let Some(ends) = RelatedEnds::read(id, sides, remote) {
+            claims.extend(ends.claims());
+            made.add(&ends.target.0, copy);
+        }
+    }
+    (claims, made)
 }
 
 #[cfg(test)]

@@ -265,11 +265,8 @@ impl Copying<'_> {
         } = self.copy;
         let is_known = |entry: &Entry| {
             let snapshot = entry.snapshot.as_ref();
-            // Without labels, only the record in the memory leads to the copy, so it has to name the uid.
-            let loose = matches!(
-                entry.copy,
-                CopyRecord::Intended { .. } | CopyRecord::Unrecorded
-            );
+            // Without labels, only the record in the memory leads to the copy, so it has to be exact.
+            let loose = entry.copy != CopyRecord::of(key, object, *made);
             let doubted =
                 |one: &PendingChange| self.again(one, &desired) || one.is_outstanding(object);
             snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))

@@ -140,6 +140,7 @@ impl Pass<'_> {
                 outcome.reason = last.reason.clone();
             }
         }
+        self.write_memory(&mut outcomes);
         outcomes
     }
 

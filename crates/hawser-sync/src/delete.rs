@@ -12,7 +12,7 @@ use kube_lang::object::Object;
 use super::content::status_while_deleting;
 use super::link::{AdoptedOnDelete, Claims, Fate, Identity, Link, Source};
 use super::locate::{Located, LocatedCopy, locate};
-use super::memory::CopyRecord;
+use super::memory::{CopyRecord, Entry};
 use super::pass::{
     LinkDecision, Lookup, Pass, drop_foreign_finalizer, patch_version, remove_finalizer,
 };
@@ -42,6 +42,9 @@ pub(super) fn retract(
         && let Some(turn) = drop_foreign_finalizer(pass, link, key, source)
     {
         return turn;
+    }
+    if link.policy.claims == Claims::Unrecorded {
+        return recorded(pass, link, source);
     }
     let unwanted = matches!(link.source, Source::Unwanted(_));
     let known = extent == DeletionScope::Link && pass.remembers() && pass.entry(link).is_some();
@@ -84,6 +87,31 @@ pub(super) fn retract(
         Fate::Delete => Code::Gone,
         Fate::Keep => Code::Kept,
     })
+}
+
+/// A copy that others are about to record. They can only if its own record names its uid.
+fn recorded(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> LinkDecision {
+    let turn = LinkDecision::end(Code::SourceNotQuiet);
+    let Some(entry) = pass.entry(link) else {
+        return turn;
+    };
+    match locate(pass, link, source.map(|s| &**s)) {
+        Located::Read(request) => LinkDecision::read(request),
+        Located::Copy(copy) => {
+            let copy = CopyRecord::of(&copy.key, &copy.object, copy.made);
+            let is_exact = entry.copy == copy;
+            let exact = Entry {
+                copy,
+                ..entry.clone()
+            };
+            if is_exact {
+                turn
+            } else {
+                LinkDecision::remember(Some(exact))
+            }
+        }
+        _ => turn,
+    }
 }
 
 /// Whether a source with a finalizer of Hawser is hidden, because its end was not seen: the memory has to keep it for

@@ -175,6 +175,8 @@ pub enum StatusFlow {
 pub enum Claims {
     Sole,
     Shared,
+    /// Other links want it, and none of their memories has recorded it yet. Whether it is deleted is decided later.
+    Unrecorded,
 }
 
 impl Policy {

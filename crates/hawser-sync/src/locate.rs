@@ -245,7 +245,11 @@ fn recorded(
             };
             (is_there && same()).then_some(made)
         }
-        CopyRecord::Adopted { uid, .. } => same(uid).then_some(CopyOrigin::Adopted),
+        // Another subject may have created it a moment before it was adopted for this one.
+        CopyRecord::Adopted { uid, .. } => same(uid).then_some(match link.policy.adoption {
+            Adoption::Equal(made) => made,
+            Adoption::Never | Adoption::Keep | Adoption::Overwrite => CopyOrigin::Adopted,
+        }),
         _ if link.policy.identity == Identity::Marks => None,
         CopyRecord::Unrecorded => Some(CopyOrigin::Created),
         // The copy was hidden, or a killed process created it without recording its uid. It is ours if it is what we

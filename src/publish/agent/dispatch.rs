@@ -221,8 +221,7 @@ impl Dispatch {
         if !is_local && change.what == ChangeType::Initial {
             return;
         }
-        // Claims are learned from watch events only: a pass has recorded those of its own writes.
-        if is_local && by.is_none() {
+        if is_local {
             self.related.learn_claims(&self.sides, change, &self.names);
         }
         for publication in self.running().values() {

@@ -348,18 +348,17 @@ impl Dialect for ObjectPass {
         if let Seen::Present(object) = &anchor {
             *self.trace.lock() = TraceContext::of(object);
         }
+        let shared = &self.passes.related;
+        let (kinds, published) = (self.publication.related_kinds(), shared.published());
+        let around = shared.around(&kinds, &published);
         if let Seen::Present(object) = &anchor
             && !self.wanted(object, view)?
         {
             let (rules, plain) = self.plain(None);
-            let ledger = self.passes.related.ledger();
-            return Ok(related::unwanted(plain, &rules, ledger, view));
+            return Ok(related::unwanted(plain, &rules, around, view));
         }
         let path = self.path(&anchor, view)?;
         let (rules, plain) = self.plain(path.as_deref());
-        let shared = &self.passes.related;
-        let (kinds, published) = (self.publication.related_kinds(), shared.published());
-        let around = shared.around(&kinds, &published);
         let mut subject = related::extend(plain, &rules, around, view)?;
         if let Seen::Present(object) = &anchor {
             self.note_pause(object, &subject.links, view);

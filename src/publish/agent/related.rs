@@ -87,26 +87,21 @@ impl RelatedShared {
             namespace: None,
             name: String::new(),
         };
-        let ends: Vec<_> = match change.what {
+        let copies = match change.what {
             ChangeType::Gone => Vec::new(),
             _ if !memory::codec::has_related(secret) => return,
-            ChangeType::Initial | ChangeType::Changed => memory::codec::copies(secret)
-                .iter()
-                .filter_map(|(id, copy)| {
-                    Some((RelatedEnds::read(id, sides, &remote)?, copy.is_made()))
-                })
-                .collect(),
+            ChangeType::Initial | ChangeType::Changed => memory::codec::copies(secret),
         };
-        let claims = ends.iter().flat_map(|(ends, _)| ends.claims()).collect();
-        let made = ends.iter().filter(|(_, made)| *made);
-        let made = made.flat_map(|(ends, _)| ends.claims()).collect();
+        let records = copies.iter().map(|(id, copy)| (id, copy));
+        let (claims, made) = related::recorded_claims(records, sides, &remote);
         let by = claim_owner(secret, &remote);
         self.ledger.remembered(&by, claims, made);
-        let ends = ends
+        let ends = copies
             .iter()
-            .flat_map(|(ends, _)| [&ends.source, &ends.target]);
+            .filter_map(|(id, _)| RelatedEnds::read(id, sides, &remote))
+            .flat_map(|ends| [ends.source, ends.target]);
         for (key, resource) in ends {
-            names.register(&key.side, &key.kind, resource);
+            names.register(&key.side, &key.kind, &resource);
         }
     }
 
@@ -125,10 +120,6 @@ impl RelatedShared {
         let some_are_new = now.iter().any(is_new);
         *published = now.into();
         some_are_new
-    }
-
-    pub fn ledger(&self) -> &ClaimIndex {
-        &self.ledger
     }
 
     pub fn around<'a>(

@@ -3,13 +3,14 @@
 //!
 //! Until a published object has had a pass, the records in its memory count as its claims.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use hawser_sync::Key;
+use hawser_sync::{CopyRecord, Key};
 use kube_lang::object::Gvk;
 
 /// A published object, by the name of its memory, and its workspace.
@@ -60,6 +61,27 @@ impl ObjectClaim {
     }
 }
 
+/// The copies that a memory records as created, or as about to be created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MadeCopies(BTreeMap<Key, MadeCopy>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MadeCopy {
+    /// Not every record has one.
+    uid: Option<Arc<str>>,
+    /// Another one may have been created under this name since.
+    is_intended: bool,
+}
+
+/// Whether an object is a copy that was created for another published object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MadeByOther {
+    No,
+    /// This owner was about to create a copy under its name.
+    Perhaps(ClaimOwner),
+    Yes,
+}
+
 /// The claims of all published objects. One for all concurrent passes.
 #[derive(Debug, Default)]
 pub struct ClaimIndex(Mutex<LedgerState>);
@@ -68,6 +90,8 @@ pub struct ClaimIndex(Mutex<LedgerState>);
 struct LedgerState {
     claims: HashMap<ClaimOwner, Claims>,
     by_claim: HashMap<ObjectClaim, BTreeSet<ClaimOwner>>,
+    /// The memories that record a copy, also those of owners that no longer claim it.
+    recorded_by: HashMap<Key, BTreeSet<ClaimOwner>>,
     /// Owners without claims, the oldest first. Their memories do not count again.
     done: VecDeque<ClaimOwner>,
 }
@@ -75,8 +99,7 @@ struct LedgerState {
 #[derive(Debug, Default)]
 struct Claims {
     objects: BTreeSet<ObjectClaim>,
-    /// The claims that the memory records as created.
-    made: BTreeSet<ObjectClaim>,
+    made: MadeCopies,
     /// By its own pass, not by its memory.
     said: bool,
 }
@@ -104,13 +127,8 @@ impl ClaimIndex {
         self.0.lock().foreign_owner(by, &ObjectClaim::copy(key))
     }
 
-    /// Sets the claims; some of them the memory records as created.
-    pub fn wants(
-        &self,
-        by: &ClaimOwner,
-        claims: BTreeSet<ObjectClaim>,
-        made: BTreeSet<ObjectClaim>,
-    ) {
+    /// Sets the claims.
+    pub fn wants(&self, by: &ClaimOwner, claims: BTreeSet<ObjectClaim>, made: MadeCopies) {
         let now = Claims {
             objects: claims,
             made,
@@ -119,16 +137,12 @@ impl ClaimIndex {
         self.0.lock().set(by, now);
     }
 
-    /// Sets the claims of a memory, and those that it records as created. They do not count once the owner has had a
-    /// pass.
-    pub fn remembered(
-        &self,
-        by: &ClaimOwner,
-        claims: BTreeSet<ObjectClaim>,
-        made: BTreeSet<ObjectClaim>,
-    ) {
+    /// Sets the claims of a memory, which do not count once the owner has had a pass, and the copies that it records.
+    pub fn remembered(&self, by: &ClaimOwner, claims: BTreeSet<ObjectClaim>, made: MadeCopies) {
         let mut state = self.0.lock();
-        if state.claims.get(by).is_none_or(|claims| !claims.said) {
+        if state.claims.get(by).is_some_and(|claims| claims.said) {
+            state.record(by, made);
+        } else {
             let now = Claims {
                 objects: claims,
                 made,
@@ -144,7 +158,7 @@ impl ClaimIndex {
         &self,
         by: &ClaimOwner,
         claims: BTreeSet<ObjectClaim>,
-        made: BTreeSet<ObjectClaim>,
+        made: MadeCopies,
     ) {
         let mut state = self.0.lock();
         let nothing = claims.is_empty();
@@ -187,16 +201,55 @@ impl ClaimIndex {
         false
     }
 
-    /// Whether anybody else created this copy: a claim is no proof of that.
-    pub fn was_made(&self, by: &ClaimOwner, copy: &Key) -> bool {
-        let claim = ObjectClaim::copy(copy);
+    /// Whether the object with this uid was created as a copy for anybody else: a claim is no proof of that.
+    pub fn made_by_other(&self, by: &ClaimOwner, copy: &Key, uid: Option<&str>) -> MadeByOther {
+        let copy = any_version(copy);
         let state = self.0.lock();
-        let made = |holder: &ClaimOwner| {
-            let claims = state.claims.get(holder);
-            holder != by && claims.is_some_and(|claims| claims.made.contains(&claim))
+        let owners = state.recorded_by.get(&copy).into_iter().flatten();
+        let mut found = MadeByOther::No;
+        for owner in owners.filter(|owner| *owner != by) {
+            let claims = state.claims.get(owner);
+            let Some(made) = claims.and_then(|claims| claims.made.0.get(&copy)) else {
+                continue;
+            };
+            match &made.uid {
+                Some(made) if uid == Some(&**made) => return MadeByOther::Yes,
+                None if !made.is_intended => return MadeByOther::Yes,
+                _ if made.is_intended => found = MadeByOther::Perhaps(owner.clone()),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+impl MadeCopies {
+    /// Of several records of one copy, one that names its uid counts.
+    pub fn add(&mut self, copy: &Key, record: &CopyRecord) {
+        if !record.is_made() {
+            return;
+        }
+        let made = match record {
+            CopyRecord::Unrecorded | CopyRecord::Adopted { .. } => MadeCopy {
+                uid: None,
+                is_intended: false,
+            },
+            CopyRecord::Created { uid, .. } => MadeCopy {
+                uid: Some(Arc::clone(uid)),
+                is_intended: false,
+            },
+            CopyRecord::Intended { lost, .. } => MadeCopy {
+                uid: lost.as_ref().map(|lost| Arc::clone(&lost.uid)),
+                is_intended: true,
+            },
         };
-        let mut holders = state.by_claim.get(&claim).into_iter().flatten();
-        holders.any(made)
+        let known = self
+            .0
+            .entry(any_version(copy))
+            .or_insert_with(|| made.clone());
+        if known.uid.is_none() {
+            *known = made;
+        }
     }
 }
 
@@ -229,29 +282,48 @@ impl LedgerState {
         claims.objects.insert(claim);
     }
 
+    /// Sets the copies that a memory records.
+    fn record(&mut self, by: &ClaimOwner, made: MadeCopies) {
+        let claims = self.claims.entry(by.clone()).or_default();
+        if claims.made == made {
+            return;
+        }
+        for copy in made.0.keys() {
+            let owners = self.recorded_by.entry(copy.clone()).or_default();
+            owners.insert(by.clone());
+        }
+        let before = std::mem::replace(&mut claims.made, made);
+        for copy in before.0.keys() {
+            if !claims.made.0.contains_key(copy) {
+                remove_owner(&mut self.recorded_by, copy, by);
+            }
+        }
+        if claims.objects.is_empty() && claims.made.0.is_empty() {
+            self.done.push_back(by.clone());
+        }
+    }
+
     fn set(&mut self, by: &ClaimOwner, now: Claims) {
         let Claims {
             objects,
             made,
             said,
         } = now;
-        let before = self.claims.remove(by);
-        if before.is_none() && objects.is_empty() {
+        if !self.claims.contains_key(by) && objects.is_empty() && made.0.is_empty() {
             return;
         }
-        for claim in before.unwrap_or_default().objects {
-            if let Some(holders) = self.by_claim.get_mut(&claim) {
-                holders.remove(by);
-                if holders.is_empty() {
-                    self.by_claim.remove(&claim);
-                }
-            }
+        self.record(by, made);
+        let before = self
+            .claims
+            .get_mut(by)
+            .map(|claims| std::mem::take(&mut claims.objects));
+        for claim in before.unwrap_or_default() {
+            remove_owner(&mut self.by_claim, &claim, by);
         }
         if objects.is_empty() {
             self.done.push_back(by.clone());
         }
-        let entry = self.claims.entry(by.clone()).or_default();
-        (entry.made, entry.said) = (made, said);
+        self.claims.entry(by.clone()).or_default().said = said;
         for claim in objects {
             self.add(by, claim);
         }
@@ -259,13 +331,23 @@ impl LedgerState {
             let Some(oldest) = self.done.pop_front() else {
                 break;
             };
-            if self
-                .claims
-                .get(&oldest)
-                .is_some_and(|c| c.objects.is_empty())
-            {
+            let is_over = |claims: &Claims| claims.objects.is_empty() && claims.made.0.is_empty();
+            if self.claims.get(&oldest).is_some_and(is_over) {
                 self.claims.remove(&oldest);
             }
+        }
+    }
+}
+
+fn remove_owner<K: Eq + Hash>(
+    owners: &mut HashMap<K, BTreeSet<ClaimOwner>>,
+    of: &K,
+    owner: &ClaimOwner,
+) {
+    if let Some(left) = owners.get_mut(of) {
+        left.remove(owner);
+        if left.is_empty() {
+            owners.remove(of);
         }
     }
 }
@@ -303,12 +385,12 @@ mod tests {
     fn what_two_want_is_shared_until_one_of_them_leaves() {
         let ledger = ClaimIndex::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        ledger.wants(&one, claims(&[key("v1", "s")]), claims(&[]));
+        ledger.wants(&one, claims(&[key("v1", "s")]), MadeCopies::default());
         assert!(!ledger.is_shared(&one, &ObjectClaim::copy(&key("v1", "s"))));
         ledger.claim(&two, &key("v2", "s")).unwrap();
         assert!(ledger.is_shared(&one, &ObjectClaim::copy(&key("v1", "s"))));
-        ledger.wants(&one, claims(&[]), claims(&[]));
-        ledger.remembered(&one, claims(&[key("v1", "s")]), claims(&[key("v1", "s")]));
+        ledger.wants(&one, claims(&[]), MadeCopies::default());
+        ledger.remembered(&one, claims(&[key("v1", "s")]), MadeCopies::default());
         assert!(!ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
     }
 
@@ -316,10 +398,10 @@ mod tests {
     fn a_memory_counts_until_its_owner_was_looked_at() {
         let ledger = ClaimIndex::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        ledger.remembered(&one, claims(&[key("v1", "s")]), claims(&[key("v1", "s")]));
+        ledger.remembered(&one, claims(&[key("v1", "s")]), MadeCopies::default());
         assert!(ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
-        ledger.wants(&one, claims(&[key("v1", "t")]), claims(&[]));
-        ledger.remembered(&one, claims(&[key("v1", "s")]), claims(&[key("v1", "s")]));
+        ledger.wants(&one, claims(&[key("v1", "t")]), MadeCopies::default());
+        ledger.remembered(&one, claims(&[key("v1", "s")]), MadeCopies::default());
         assert!(!ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
         assert!(ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "t"))));
     }
@@ -339,7 +421,7 @@ mod tests {
         let ledger = ClaimIndex::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
         let held = |finalizer| ObjectClaim::held(&key("v1", "s"), finalizer);
-        ledger.wants(&one, [held("x")].into(), BTreeSet::new());
+        ledger.wants(&one, [held("x")].into(), MadeCopies::default());
         assert!(ledger.is_shared(&two, &held("x")));
         assert!(!ledger.is_shared(&two, &held("y")));
         assert!(!ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
@@ -349,11 +431,11 @@ mod tests {
     fn an_original_that_is_made_from_its_own_copy_is_found_out() {
         let ledger = ClaimIndex::default();
         let (ours, theirs) = (key("v1", "a"), key("v1", "b"));
-        ledger.wants(&who("a", "1"), made(&[("a", "b")]), BTreeSet::new());
+        ledger.wants(&who("a", "1"), made(&[("a", "b")]), MadeCopies::default());
         assert!(ledger.leads_back(&theirs, &key("v2", "a")));
         assert!(!ledger.leads_back(&ours, &theirs));
         assert!(!ledger.leads_back(&theirs, &key("v1", "c")));
-        ledger.wants(&who("a", "1"), BTreeSet::new(), BTreeSet::new());
+        ledger.wants(&who("a", "1"), BTreeSet::new(), MadeCopies::default());
         assert!(!ledger.leads_back(&theirs, &ours));
     }
 
@@ -380,7 +462,7 @@ mod tests {
             let ledger = ClaimIndex::default();
             for (number, pairs) in owners.iter().enumerate() {
                 let by = who("a", &number.to_string());
-                ledger.wants(&by, made(pairs), BTreeSet::new());
+                ledger.wants(&by, made(pairs), MadeCopies::default());
             }
             assert!(ledger.leads_back(&key("v1", "d"), &key("v1", "a")));
             assert!(ledger.leads_back(&key("v1", "d"), &key("v1", "b")));
@@ -393,7 +475,7 @@ mod tests {
     fn copies_of_one_object_do_not_lead_to_each_others_originals() {
         let ledger = ClaimIndex::default();
         let pairs = made(&[("a", "b"), ("c", "d")]);
-        ledger.wants(&who("a", "1"), pairs, BTreeSet::new());
+        ledger.wants(&who("a", "1"), pairs, MadeCopies::default());
         assert!(!ledger.leads_back(&key("v1", "b"), &key("v1", "c")));
     }
 
@@ -403,7 +485,7 @@ mod tests {
         let names: Vec<String> = (0..10 * CIRCLE).map(|n| n.to_string()).collect();
         let round = names.iter().zip(names.iter().cycle().skip(1));
         let round: Vec<_> = round.map(|(a, b)| (a.as_str(), b.as_str())).collect();
-        ledger.wants(&who("a", "1"), made(&round), BTreeSet::new());
+        ledger.wants(&who("a", "1"), made(&round), MadeCopies::default());
         assert!(!ledger.leads_back(&key("v1", "0"), &key("v1", "elsewhere")));
     }
 
@@ -412,21 +494,46 @@ mod tests {
         let ledger = ClaimIndex::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
         let secret = key("v1", "s");
-        ledger.wants(&one, claims(std::slice::from_ref(&secret)), claims(&[]));
-        ledger.wants(&two, claims(std::slice::from_ref(&secret)), claims(&[]));
-        assert!(!ledger.was_made(&one, &secret));
+        ledger.wants(
+            &one,
+            claims(std::slice::from_ref(&secret)),
+            MadeCopies::default(),
+        );
         ledger.wants(
             &two,
             claims(std::slice::from_ref(&secret)),
-            claims(std::slice::from_ref(&secret)),
+            MadeCopies::default(),
         );
-        assert!(ledger.was_made(&one, &secret));
-        assert!(!ledger.was_made(&two, &secret));
-        ledger.wants(&two, claims(&[]), claims(&[]));
-        assert!(!ledger.was_made(&one, &secret));
+        let by_other = |by: &ClaimOwner, uid| ledger.made_by_other(by, &secret, Some(uid));
+        let record = |record: CopyRecord| {
+            let mut made = MadeCopies::default();
+            made.add(&secret, &record);
+            made
+        };
+        assert_eq!(by_other(&one, "u"), MadeByOther::No);
+        let created = || CopyRecord::Created {
+            key: secret.clone(),
+            uid: "u".into(),
+        };
         let own = claims(std::slice::from_ref(&secret));
-        ledger.remembered(&who("a", "3"), own.clone(), own);
-        assert!(ledger.was_made(&one, &secret));
+        ledger.wants(&two, own.clone(), record(created()));
+        assert_eq!(by_other(&one, "u"), MadeByOther::Yes);
+        assert_eq!(by_other(&one, "another"), MadeByOther::No);
+        assert_eq!(by_other(&two, "u"), MadeByOther::No);
+        ledger.wants(&two, claims(&[]), MadeCopies::default());
+        assert_eq!(by_other(&one, "u"), MadeByOther::No);
+        let intended = CopyRecord::Intended {
+            key: secret.clone(),
+            lost: None,
+            taken: false,
+        };
+        let third = who("a", "3");
+        ledger.remembered(&third, own.clone(), record(intended));
+        assert_eq!(by_other(&one, "u"), MadeByOther::Perhaps(third.clone()));
+        // What a memory records is known before its owner decides again.
+        ledger.wants(&third, own.clone(), MadeCopies::default());
+        ledger.remembered(&third, claims(&[]), record(created()));
+        assert_eq!(by_other(&one, "u"), MadeByOther::Yes);
     }
 
     #[test]
@@ -434,8 +541,8 @@ mod tests {
         let ledger = ClaimIndex::default();
         for n in 0..2 * DONE {
             let one = who("a", &n.to_string());
-            ledger.wants(&one, claims(&[key("v1", "s")]), claims(&[]));
-            ledger.wants(&one, claims(&[]), claims(&[]));
+            ledger.wants(&one, claims(&[key("v1", "s")]), MadeCopies::default());
+            ledger.wants(&one, claims(&[]), MadeCopies::default());
         }
         let state = ledger.0.lock();
         assert!(state.claims.len() <= DONE);

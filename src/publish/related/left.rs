@@ -1,16 +1,15 @@
 //! Related objects that the memory records and no entry finds: entries that were removed, objects that no longer match
 //! the filter or are gone, originals that are hidden.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::RelatedEnds;
 use super::claim_visibility::{has_ended, may_be_hidden};
 use super::entry::Entry;
 use super::identity::Identity;
-use super::ledger::{ClaimIndex, ClaimOwner, ObjectClaim};
-use super::links::{count, policy};
+use super::ledger::ClaimOwner;
+use super::links::{SharedCopies, policy};
 use super::rules::LeftoverRules;
+use super::{RelatedContext, recorded_claims};
 use crate::publish::compiled::Compiled;
 use crate::publish::rules::{ObjectRules, PRIMARY};
 use hawser_sync::Freshness;
@@ -24,9 +23,11 @@ use hawser_sync::{
 pub(super) struct Left<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) rules: &'a ObjectRules,
-    pub(super) ledger: &'a ClaimIndex,
+    pub(super) around: RelatedContext<'a>,
     pub(super) view: &'a dyn View,
     pub(super) memory: &'a Memory,
+    /// The key of the memory.
+    pub(super) place: &'a Key,
     pub(super) by: &'a ClaimOwner,
 }
 
@@ -63,6 +64,15 @@ impl Left<'_> {
         })
     }
 
+    fn shared(&self) -> SharedCopies<'_> {
+        SharedCopies {
+            around: self.around,
+            view: self.view,
+            by: self.by,
+            memory: self.place,
+        }
+    }
+
     pub(super) fn source(&self, identity: &Identity) -> Key {
         identity.source(self.rules.sides(), self.rules.remote())
     }
@@ -86,7 +96,9 @@ impl Left<'_> {
             wave: 1,
             source: Source::Unwanted(self.source(identity)),
             target: Target::Named(target.clone()),
-            rules: Arc::new(LeftoverRules { target }),
+            rules: Arc::new(LeftoverRules {
+                target: target.clone(),
+            }),
             policy: Policy {
                 source_finalizer: identity.hold().map(Finalizer::new),
                 source_gone: Fate::Delete,
@@ -94,7 +106,9 @@ impl Left<'_> {
                 ..Policy::related()
             },
         };
-        count(self.ledger, self.by, &mut link);
+        let shared = self.shared();
+        link.policy.adoption = shared.adoption(&target, false);
+        shared.count(Some(copy), &mut link);
         link
     }
 
@@ -230,16 +244,10 @@ impl Left<'_> {
 
     /// Claims exactly these records of the memory.
     fn claim_recorded(&self, keeps: impl Fn(&Identity) -> bool) {
-        let claims = |made: &dyn Fn(&CopyRecord) -> bool| -> BTreeSet<ObjectClaim> {
-            let kept = self
-                .records()
-                .filter(|(_, identity, copy)| keeps(identity) && made(copy));
-            let (sides, remote) = (self.rules.sides(), self.rules.remote());
-            kept.filter_map(|(id, ..)| RelatedEnds::read(id, sides, remote))
-                .flat_map(|ends| ends.claims().collect::<Vec<_>>())
-                .collect()
-        };
-        self.ledger
-            .set_recorded_claims(self.by, claims(&|_| true), claims(&CopyRecord::is_made));
+        let kept = self.records().filter(|(_, identity, _)| keeps(identity));
+        let kept = kept.map(|(id, _, copy)| (id, copy));
+        let (claims, made) = recorded_claims(kept, self.rules.sides(), self.rules.remote());
+        let ledger = self.around.ledger;
+        ledger.set_recorded_claims(self.by, claims, made);
     }
 }

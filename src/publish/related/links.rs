@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::entry::{Entry, TypeName};
 use super::guard::Guard;
 use super::identity::{Identity, same_object};
-use super::ledger::{ClaimIndex, ClaimOwner, ObjectClaim};
+use super::ledger::{ClaimOwner, MadeByOther, ObjectClaim};
 use super::left::{AbsenceReason, Left};
 use super::resolve::{EntryProblem, RelatedNames, Rendering, ResolveInputs, Resolved};
 use super::rules::{LeftoverRules, PairRules};
-use super::{PublishedKind, RelatedContext, RelatedEnds, RelatedKind};
+use super::{PublishedKind, RelatedContext, RelatedEnds, RelatedKind, recorded_claims};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks;
 use crate::publish::naming::LocalScope;
@@ -31,6 +31,8 @@ pub(super) struct LinkBuilder<'a> {
     pub(super) view: &'a dyn View,
     pub(super) anchor: &'a Object,
     pub(super) memory: &'a Memory,
+    /// The key of the memory.
+    pub(super) place: Key,
     pub(super) by: ClaimOwner,
 }
 
@@ -97,25 +99,19 @@ impl LinkBuilder<'_> {
             .filter(has_share)
             .flat_map(claims)
             .collect();
-        if leaving {
-            self.around
-                .ledger
-                .wants(&self.by, BTreeSet::new(), BTreeSet::new());
-        } else {
-            // What of an unknown entry was made is wanted until it is known better.
-            let kept: BTreeSet<_> = self.unclear(&made, |_| true).collect();
-            let existing = self
-                .existing(&made)
-                .chain(self.unclear(&made, CopyRecord::is_made));
-            let existing = existing.collect();
-            let all = wanted.union(&kept).cloned().collect();
-            self.around.ledger.wants(&self.by, all, existing);
-        }
+        // What of an unknown entry was made is wanted until it is known better.
+        let unclear = self.unclear(&made).chain(wanted.iter().cloned());
+        let all = unclear.filter(|_| !leaving).collect();
+        let entries = self.memory.entries.iter();
+        let records = entries.map(|(id, entry)| (id, &entry.copy));
+        let (_, recorded) = recorded_claims(records, self.rules.sides(), self.rules.remote());
+        self.around.ledger.wants(&self.by, all, recorded);
         let left = self.left(&made, leaving, &wanted);
         made.links.extend(left);
         if leaving {
             for link in &mut made.links {
-                count(self.around.ledger, &self.by, link);
+                let entry = self.memory.entries.get(&link.id);
+                self.shared().count(entry.map(|entry| &entry.copy), link);
             }
         }
         subject.links.append(&mut made.links);
@@ -417,9 +413,10 @@ impl LinkBuilder<'_> {
         Left {
             compiled: self.compiled,
             rules: self.rules,
-            ledger: self.around.ledger,
+            around: self.around,
             view: self.view,
             memory: self.memory,
+            place: &self.place,
             by: &self.by,
         }
     }
@@ -486,16 +483,6 @@ impl LinkBuilder<'_> {
         })
     }
 
-    /// The wanted copies that the memory records as created.
-    fn existing(&self, made: &BuiltLinks) -> impl Iterator<Item = ObjectClaim> {
-        let links = made.links.iter();
-        let known = links.filter(|link| {
-            let record = self.memory.entries.get(&link.id);
-            record.is_some_and(|record| record.copy.is_made())
-        });
-        known.filter_map(copy)
-    }
-
     /// The treatment of an object in the place of a copy that no memory records.
     ///
     /// A copy is created after the memory records it. So an object without a record, while the memory exists, is not
@@ -519,28 +506,27 @@ impl LinkBuilder<'_> {
             let known = Identity::read(id).map(|identity| identity.target(sides, remote));
             is_there(&record.copy) && known.is_some_and(|known| same_object(&known, target))
         };
-        let ours = self.memory.entries.is_empty()
-            || self.memory.entries.iter().any(is_known)
-            || self.around.ledger.was_made(&self.by, target);
+        let ours = self.memory.entries.is_empty() || self.memory.entries.iter().any(is_known);
         if entry.choices.adopt {
             Adoption::Overwrite
-        } else if ours {
-            Adoption::Equal(CopyOrigin::Created)
         } else {
-            Adoption::Equal(CopyOrigin::Adopted)
+            self.shared().adoption(target, ours)
+        }
+    }
+
+    fn shared(&self) -> SharedCopies<'_> {
+        SharedCopies {
+            around: self.around,
+            view: self.view,
+            by: &self.by,
+            memory: &self.place,
         }
     }
 
     /// The claims of pairs that are not known well enough to be judged.
-    fn unclear(
-        &self,
-        made: &BuiltLinks,
-        which: impl Fn(&CopyRecord) -> bool,
-    ) -> impl Iterator<Item = ObjectClaim> {
+    fn unclear(&self, made: &BuiltLinks) -> impl Iterator<Item = ObjectClaim> {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
-        let entries = self.memory.entries.iter();
-        let ids = entries.filter(|(_, record)| which(&record.copy));
-        let unclear = ids.map(|(id, _)| id).filter(|id| {
+        let unclear = self.memory.entries.keys().filter(|id| {
             let identity = Identity::read(id);
             let unknown = |one: Identity| made.unknown.contains(one.identifier());
             made.waiting.contains(id) || identity.is_some_and(unknown)
@@ -567,9 +553,67 @@ fn held(link: &Link) -> Option<ObjectClaim> {
     Some(ObjectClaim::held(link.source.key()?, &finalizer.0))
 }
 
-/// The last owner of claims on an object deletes it, and releases its original.
-pub(super) fn count(ledger: &ClaimIndex, by: &ClaimOwner, link: &mut Link) {
-    keep_shared(link, |claim| ledger.is_shared(by, claim));
+/// What a published object does with related copies that others may want too.
+#[derive(Clone, Copy)]
+pub(super) struct SharedCopies<'a> {
+    pub(super) around: RelatedContext<'a>,
+    pub(super) view: &'a dyn View,
+    pub(super) by: &'a ClaimOwner,
+    /// The key of the published object's memory.
+    pub(super) memory: &'a Key,
+}
+
+impl SharedCopies<'_> {
+    /// An object in the place of a copy is adopted if it equals the copy. It is ours if the caller knows that, or if
+    /// it was created for another object.
+    pub(super) fn adoption(&self, target: &Key, is_ours: bool) -> Adoption {
+        let origin = match self.made_by_other(target) {
+            _ if is_ours => CopyOrigin::Created,
+            MadeByOther::Yes => CopyOrigin::Created,
+            MadeByOther::No => CopyOrigin::Adopted,
+            MadeByOther::Perhaps(owner) => {
+                // Another pass follows when that memory says more.
+                self.view.get(&Key {
+                    name: owner.memory,
+                    ..self.memory.clone()
+                });
+                CopyOrigin::Adopted
+            }
+        };
+        Adoption::Equal(origin)
+    }
+
+    /// The last owner of claims on an object deletes it, and releases its original. A copy that was created a moment ago
+    /// is left to others once one of them records it.
+    pub(super) fn count(&self, record: Option<&CopyRecord>, link: &mut Link) {
+        let ledger = self.around.ledger;
+        keep_shared(link, |claim| ledger.is_shared(self.by, claim));
+        let Target::Named(target) = &link.target else {
+            return;
+        };
+        if link.policy.claims == Claims::Shared
+            && link.policy.retract == Fate::Delete
+            && let Seen::Present(there) = self.view.get(target)
+            && record.is_some_and(|record| {
+                let uid = record.uid();
+                record.is_made() && (uid.is_none() || uid == there.uid())
+            })
+            && self.made_by_other(target) != MadeByOther::Yes
+            && !self.around.quiet.is_quiet(target, &there)
+        {
+            link.policy.claims = Claims::Unrecorded;
+        }
+    }
+
+    fn made_by_other(&self, copy: &Key) -> MadeByOther {
+        match self.view.get(copy) {
+            Seen::Present(there) => {
+                let ledger = self.around.ledger;
+                ledger.made_by_other(self.by, copy, there.uid())
+            }
+            Seen::Absent | Seen::Unknown => MadeByOther::No,
+        }
+    }
 }
 
 fn claims(link: &Link) -> impl Iterator<Item = ObjectClaim> {

@@ -16,7 +16,7 @@ use crate::publish::naming::LocalScope;
 use crate::publish::rules::subject_of;
 use crate::publish::types::PublishedResourceSpec;
 use crate::rehearsal::Rehearsal;
-use hawser_sync::{Code, CopyRecord, Dialect, Outcome, Request, Scope, Step};
+use hawser_sync::{Code, Dialect, Outcome, Request, Scope, Step};
 
 mod hostile;
 mod lives;
@@ -51,13 +51,7 @@ struct Front<'a> {
 
 impl Dialect for Front<'_> {
     fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
-        let stage = self.stage;
-        let around = RelatedContext {
-            kinds: &stage.kinds,
-            ledger: &stage.ledger,
-            published: &stage.published,
-            quiet: &stage.quiet,
-        };
+        let around = self.stage.around();
         extend(subject_of(self.rules.clone()), &self.rules, around, view)
     }
 
@@ -120,6 +114,15 @@ impl Stage {
     pub(super) fn restarted(&mut self, spec: Value) {
         self.compiled = compiled(&spec);
         self.ledger = ClaimIndex::default();
+    }
+
+    fn around(&self) -> RelatedContext<'_> {
+        RelatedContext {
+            kinds: &self.kinds,
+            ledger: &self.ledger,
+            published: &self.published,
+            quiet: &self.quiet,
+        }
     }
 
     fn rules(&self, cluster: &str, name: &str) -> ObjectRules {

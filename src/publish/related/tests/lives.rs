@@ -368,17 +368,9 @@ impl Stage {
                 memory: Arc::clone(&place.key.name),
                 cluster: cluster.into(),
             };
-            let claims = |made: &dyn Fn(&CopyRecord) -> bool| {
-                let entries = memory.entries.iter();
-                let ids = entries
-                    .filter(|(_, entry)| made(&entry.copy))
-                    .map(|(id, _)| id);
-                ids.filter_map(|id| RelatedEnds::read(id, rules.sides(), rules.remote()))
-                    .flat_map(|ends| ends.claims().collect::<Vec<_>>())
-                    .collect()
-            };
-            self.ledger
-                .remembered(&by, claims(&|_| true), claims(&CopyRecord::is_made));
+            let records = memory.entries.iter().map(|(id, entry)| (id, &entry.copy));
+            let (claims, made) = recorded_claims(records, rules.sides(), rules.remote());
+            self.ledger.remembered(&by, claims, made);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -166,9 +167,12 @@ pub(super) fn by_hand(stage: &Stage, event: &Event) {
 pub(super) fn happen(stage: &mut Stage, event: &Event) {
     match event {
         Event::Pass(w) => {
+            stage.quiet = false;
             stage.pass(C, OBJECTS[*w]);
+            stage.quiet = true;
         }
         Event::Killed(w, nth, after) => {
+            stage.quiet = false;
             let front = Front {
                 stage,
                 rules: stage.rules(C, OBJECTS[*w]),
@@ -179,20 +183,58 @@ pub(super) fn happen(stage: &mut Stage, event: &Event) {
                 after: *after,
             };
             futures::executor::block_on(run(&front, None, &stage.hands, &killed));
+            stage.quiet = true;
             happen(stage, &Event::Restart(true));
         }
         Event::Restart(entries) => {
             stage.restarted(spec(*entries));
-            let known: Vec<_> = OBJECTS
-                .into_iter()
-                .filter(|name| {
-                    let subject = subject_of(stage.rules(C, name));
-                    stage.hands.object(&subject.memory.unwrap().key).is_some()
-                })
-                .collect();
-            stage.claim_recorded(C, &known);
+            let known = OBJECTS.into_iter().filter(|name| stage.has_state(name));
+            stage.claim_recorded(C, &known.collect::<Vec<_>>());
         }
         event => by_hand(stage, event),
+    }
+}
+
+/// The requests of a pass, one for each time that it is polled.
+struct InTurn<'a> {
+    stage: &'a Stage,
+    name: &'a str,
+}
+
+impl Cluster for InTurn<'_> {
+    async fn send(&self, request: &Request) -> Answer {
+        futures::pending!();
+        let answer = self.stage.hands.send(request).await;
+        // What a memory records is known at once.
+        if matches!(&answer, Answer::Object(_)) && self.stage.has_state(self.name) {
+            self.stage.claim_recorded(C, &[self.name]);
+        }
+        answer
+    }
+}
+
+/// Passes over both objects at once, whose requests take these turns. Before each turn something else may happen.
+fn pass_together(stage: &Stage, turns: &[bool], mut before: impl FnMut(usize)) {
+    let fronts = OBJECTS.map(|name| Front {
+        stage,
+        rules: stage.rules(C, name),
+    });
+    let clusters = OBJECTS.map(|name| InTurn { stage, name });
+    let run = |n: usize| Box::pin(run(&fronts[n], None, &stage.hands, &clusters[n]));
+    let mut passes = [Some(run(0)), Some(run(1))];
+    let mut context = Context::from_waker(Waker::noop());
+    let then = [false, true].into_iter().cycle();
+    for (number, turn) in turns.iter().copied().chain(then).enumerate() {
+        before(number);
+        let pass = &mut passes[usize::from(turn)];
+        if let Some(running) = pass
+            && Future::poll(running.as_mut(), &mut context).is_ready()
+        {
+            *pass = None;
+        }
+        if passes.iter().all(Option::is_none) {
+            break;
+        }
     }
 }
 
@@ -226,9 +268,14 @@ pub(super) fn cases(default: u32) -> ProptestConfig {
     ProptestConfig::with_cases(asked.unwrap_or(default))
 }
 
-/// The process starts anew, and passes follow until there is nothing left to do.
+/// The process starts anew, and passes follow until there is nothing left to do, and for longer.
 pub(super) fn come_to_rest(stage: &mut Stage) {
     happen(stage, &Event::Restart(true));
+    stage.quiet = false;
+    for name in OBJECTS {
+        stage.pass(C, name);
+    }
+    stage.quiet = true;
     for _ in 0..4 {
         for name in OBJECTS {
             stage.pass(C, name);
@@ -300,6 +347,28 @@ fn at_rest(stage: &Stage) -> TestCaseResult {
 fn histories_that_once_came_out_wrong_come_out_right() {
     use Event::{Create, Delete, Down, Drop, Issue, Killed, Pass, Provide, Up};
     for events in [
+        vec![
+            Issue(0, Some(0)),
+            Create(1),
+            Killed(1, 7, true),
+            Create(0),
+            Delete(1),
+            Pass(0),
+            Pass(1),
+            Delete(0),
+        ],
+        vec![
+            Issue(0, Some(1)),
+            Create(0),
+            Create(1),
+            Pass(0),
+            Drop(0),
+            Pass(1),
+            Down(1, None),
+            Issue(0, Some(0)),
+            Pass(1),
+            Issue(0, None),
+        ],
         vec![
             Provide(0, Some(0)),
             Create(1),
@@ -402,6 +471,13 @@ fn histories_that_once_came_out_wrong_come_out_right() {
     }
 }
 
+impl Stage {
+    fn has_state(&self, name: &str) -> bool {
+        let subject = subject_of(self.rules(C, name));
+        self.hands.object(&subject.memory.unwrap().key).is_some()
+    }
+}
+
 proptest! {
     #![proptest_config(cases(200))]
     #[test]
@@ -414,5 +490,41 @@ proptest! {
         }
         come_to_rest(&mut stage);
         at_rest(&stage)?;
+    }
+
+    #[test]
+    fn a_copy_that_two_objects_create_at_once_is_deleted_with_the_last(
+        turns in prop::collection::vec(any::<bool>(), 0..40),
+        first in any::<bool>(),
+        // When somebody else creates such an object.
+        other in prop::option::of(0..40_usize),
+    ) {
+        let mut stage = Stage::of(spec(true));
+        let Keys { up, up_copy, .. } = keys(&stage, 0);
+        stage.put(&up, "1");
+        for name in OBJECTS {
+            stage.create(C, name, json!({"up": "s0"}));
+        }
+        stage.quiet = false;
+        let mut existed = false;
+        pass_together(&stage, &turns, |turn| {
+            if other == Some(turn) && stage.hands.object(&up_copy).is_none() {
+                stage.put(&up_copy, "1");
+                existed = true;
+            }
+        });
+        let [first, last] = if first { OBJECTS } else { [OBJECTS[1], OBJECTS[0]] };
+        stage.hands.delete(&stage.anchor(C, first));
+        stage.pass(C, first);
+        stage.pass(C, last);
+        stage.quiet = true;
+        stage.rest(C, first);
+        prop_assert!(stage.hands.object(&stage.anchor(C, first)).is_none());
+        prop_assert_eq!(stage.value(&up_copy), Some("1".to_owned()));
+        prop_assert!(stage.hands.object(&up).unwrap().has_finalizer(marks::FINALIZER));
+        stage.hands.delete(&stage.anchor(C, last));
+        stage.rest(C, last);
+        prop_assert_eq!(stage.value(&up_copy).is_some(), existed);
+        prop_assert_eq!(stage.hands.object(&up).unwrap().finalizers().count(), 0);
     }
 }

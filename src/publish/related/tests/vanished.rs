@@ -197,7 +197,7 @@ struct Outside<'a>(&'a Stage, ObjectRules);
 impl Dialect for Outside<'_> {
     fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
         let subject = subject_of(self.1.clone());
-        Ok(unwanted(subject, &self.1, &self.0.ledger, view))
+        Ok(unwanted(subject, &self.1, self.0.around(), view))
     }
 
     fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
