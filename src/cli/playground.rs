@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,11 +29,11 @@ pub(super) struct PlaygroundArgs {
     bare: bool,
 
     /// Show a federation instead: a host, three members and the control plane, each with a playground of its own
-    #[arg(long, conflicts_with_all = ["bare", "port", "service_port", "token_file", "kcp_delays", "fault", "request_log"])]
+    #[arg(long, conflicts_with_all = ["bare", "port", "service_port", "token_file", "kcp_delays", "kcp_shards", "fault", "request_log"])]
     federation: bool,
 
     /// Show a fleet instead: a hub and three members, each with a playground of its own
-    #[arg(long, conflicts_with_all = ["bare", "federation", "port", "service_port", "token_file", "kcp_delays", "fault", "request_log"])]
+    #[arg(long, conflicts_with_all = ["bare", "federation", "port", "service_port", "token_file", "kcp_delays", "kcp_shards", "fault", "request_log"])]
     placement: bool,
 
     /// Directory for kubeconfigs
@@ -54,6 +55,9 @@ pub(super) struct PlaygroundArgs {
     /// Time that kcp takes until a new API is established, for example 5s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = kcp_playground::server::duration)]
     kcp_delays: Duration,
+    /// Number of shards of kcp: workspaces are spread over them, and each has an endpoint of its own
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    kcp_shards: NonZeroUsize,
 
     /// Fault to inject, for example 'verb=update status=409 rate=0.1'; can be given several times
     #[arg(long, value_name = "FAULT")]
@@ -252,6 +256,7 @@ fn options(args: &PlaygroundArgs) -> Result<PlaygroundOptions, PlaygroundFailure
         service_port: args.service_port,
         seed: args.seed,
         kcp_delays: args.kcp_delays,
+        kcp_shards: args.kcp_shards,
         ..PlaygroundOptions::default()
     };
     if let Some(path) = &args.token_file {

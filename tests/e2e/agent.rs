@@ -68,6 +68,18 @@ macro_rules! on_a_slow_kcp {
     };
 }
 
+/// Runs each of these tests with the playground as both control planes, and a kcp of three shards.
+macro_rules! on_three_shards {
+    ($($name:ident),* $(,)?) => {
+        mod with_three_shards_of_kcp {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                crate::agent::world::run_on_three_shards(super::$name).await;
+            })*
+        }
+    };
+}
+
 mod adopt;
 mod budgets;
 mod canary;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -28,8 +29,12 @@ pub enum Scope {
         export: Name,
         cluster: Name,
     },
-    /// The virtual workspace of an export, over all consumers.
-    ExportWildcard { owner: Name, export: Name },
+    /// The virtual workspace of an export, over all consumers, or over those of a shard.
+    ExportWildcard {
+        owner: Name,
+        export: Name,
+        shard: Option<Shard>,
+    },
     /// The virtual workspace of an initializer or a terminator: the clusters that wait for it, or one of them.
     Waiting {
         stage: Stage,
@@ -37,6 +42,22 @@ pub enum Scope {
         name: Name,
         cluster: Option<Name>,
     },
+}
+
+/// One of several shards of kcp, each with some of the logical clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shard {
+    /// Below `of`.
+    pub number: usize,
+    pub of: NonZeroUsize,
+}
+
+impl Shard {
+    /// Whether a logical cluster is on this shard.
+    pub fn has(self, cluster: &str) -> bool {
+        let hash = |hash: usize, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
+        cluster.bytes().fold(0, hash) % self.of == self.number
+    }
 }
 
 /// The phase in which clusters wait.

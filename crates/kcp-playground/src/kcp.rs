@@ -13,6 +13,7 @@
 //! | `bound`, `views`, `scopes`, `router` | which APIs are served to whom, and where |
 
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +77,7 @@ pub(crate) struct Kcp {
     scopes: Arc<dyn Scopes>,
     base_url: BaseUrl,
     delays: Arc<Delays>,
+    shards: NonZeroUsize,
     labels: Arc<labels::ClaimLabelSettler>,
 }
 
@@ -87,6 +89,8 @@ pub(crate) struct KcpOptions {
     pub certificate: String,
     /// The delay until a new API is established.
     pub delays: Duration,
+    /// The number of shards that logical clusters are spread over.
+    pub shards: NonZeroUsize,
 }
 
 impl Kcp {
@@ -100,12 +104,14 @@ impl Kcp {
             base_url,
             certificate,
             delays,
+            shards,
         } = options;
         let delays = Arc::new(Delays::new(delays));
         let labels = Arc::new(labels::ClaimLabelSettler::new(Arc::clone(&delays)));
         let scopes = Arc::new(scopes::KcpScopes::new(builtin)?);
         store.add_settler(Arc::new(exports::ExportSettler {
             base_url: Arc::clone(&base_url),
+            shards,
         }));
         store.add_settler(Arc::new(bindings::BindingSettler {
             delays: Arc::clone(&delays),
@@ -122,6 +128,7 @@ impl Kcp {
             scopes,
             base_url,
             delays,
+            shards,
             labels,
         })
     }
@@ -142,6 +149,7 @@ impl Kcp {
     pub(crate) fn router(&self) -> Box<dyn Router> {
         Box::new(router::KcpRouter {
             store: Arc::clone(&self.store),
+            shards: self.shards,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct PlaygroundOptions {
     /// The delay until a new API of kcp is established, some 5 s on a real kcp. Claims reach objects, and workspaces
     /// become ready, after a fifth of it. There is no delay by default.
     pub kcp_delays: Duration,
+    /// The number of kcp's shards. With several, a slice has an endpoint for each shard with a binding.
+    pub kcp_shards: NonZeroUsize,
     /// Additional kinds of the service cluster.
     pub stand_ins: Vec<StandIn>,
     /// A file to which each request is written as a line of JSON.
@@ -67,6 +70,7 @@ impl Default for PlaygroundOptions {
             seed: 1,
             retention: Retention::default(),
             kcp_delays: Duration::ZERO,
+            kcp_shards: NonZeroUsize::MIN,
             stand_ins: Vec::new(),
             log_sink: None,
             own_threads: true,
@@ -257,6 +261,7 @@ impl Planes {
         let opening = Opening {
             retention: options.retention,
             kcp_delays: options.kcp_delays,
+            kcp_shards: options.kcp_shards,
             builtin,
             stand_ins: options.stand_ins,
             stop: stop.clone(),
@@ -297,6 +302,7 @@ fn add_settlers(store: &Store) {
 struct Opening {
     retention: Retention,
     kcp_delays: Duration,
+    kcp_shards: NonZeroUsize,
     builtin: Vec<Arc<Resource>>,
     stand_ins: Vec<StandIn>,
     stop: CancellationToken,
@@ -339,6 +345,7 @@ impl Opening {
             base_url: Arc::clone(&base_url),
             certificate: server.ca_pem().to_owned(),
             delays: self.kcp_delays,
+            shards: self.kcp_shards,
         };
         let kcp = Kcp::new(Arc::clone(&store), self.builtin.clone(), options)
             .map_err(PlaygroundError::Bootstrap)?;

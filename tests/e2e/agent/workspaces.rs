@@ -1,5 +1,7 @@
 //! Workspaces that bind, late or again, and that unbind; many of them.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use serde_json::json;
@@ -18,6 +20,78 @@ on_both_grounds!(
 );
 
 on_the_playground!(a_hundred_workspaces_are_served_by_one_watch_a_kind);
+
+on_three_shards!(
+    a_workspace_that_binds_later_is_served_too,
+    copies_of_a_workspace_that_unbinds_are_kept,
+    a_workspace_that_unbound_while_no_agent_ran_comes_to_its_end_and_keeps_its_copies,
+    a_workspace_that_binds_again_goes_on_with_its_copies,
+    a_shard_comes_with_its_first_binding_and_leaves_with_its_last,
+);
+
+async fn a_shard_comes_with_its_first_binding_and_leaves_with_its_last(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let endpoints = async || -> Result<BTreeSet<String>> {
+        let slices = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices";
+        let slice = world.org.get(&format!("{slices}/{EXPORT}")).await?;
+        let endpoints = slice["status"]["endpoints"].as_array();
+        let urls = endpoints.into_iter().flatten().map(|one| &one["url"]);
+        Ok(urls
+            .filter_map(|url| Some(url.as_str()?.to_owned()))
+            .collect())
+    };
+    // The endpoint that came with each workspace, if one did.
+    let mut known = endpoints().await?;
+    ensure!(known.len() == 1, "{known:?}");
+    let mut teams = vec![(stage.team.clone(), true)];
+    while known.len() < 3 {
+        let team = world.team(&format!("team{}", teams.len())).await?;
+        team.make(&stage.kind, "lamp", json!({"size": 1})).await;
+        let copy = world.await_copy(&stage.kind, team.of("lamp")).await;
+        has(&copy, "/spec/size", &json!(1))?;
+        let now = endpoints().await?;
+        teams.push((team, now != known));
+        known = now;
+    }
+    let (last, is_new) = teams.last().expect("there are several");
+    ensure!(is_new);
+    let copy = world.await_copy(&stage.kind, last.of("lamp")).await;
+    world.unbind(last).await?;
+    eventually(SOON, "the shard leaves the slice", async || {
+        let now = endpoints().await?;
+        ensure!(now.len() == 2, "{now:?}");
+        Ok(())
+    })
+    .await;
+    // The other shards are served as before.
+    for (team, _) in &teams[1..teams.len() - 1] {
+        team.patch(&stage.kind, "lamp", json!({"spec": {"size": 2}}))
+            .await?;
+        world
+            .await_in_copy(&stage.kind, team.of("lamp"), "/spec/size", json!(2))
+            .await;
+    }
+    let after = world.service.get(&stage.place(&copy)).await?;
+    ensure!(after["metadata"]["uid"] == copy["metadata"]["uid"]);
+    has(&after, "/metadata/deletionTimestamp", &json!(null))?;
+    world.bind(last).await?;
+    if last
+        .plane
+        .find(&stage.kind.at("default", "lamp"))
+        .await?
+        .is_none()
+    {
+        last.make(&stage.kind, "lamp", json!({"size": 1})).await;
+    }
+    last.patch(&stage.kind, "lamp", json!({"spec": {"size": 3}}))
+        .await?;
+    world
+        .await_in_copy(&stage.kind, last.of("lamp"), "/spec/size", json!(3))
+        .await;
+    Ok(())
+}
 
 async fn a_workspace_that_binds_later_is_served_too(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;

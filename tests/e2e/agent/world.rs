@@ -2,6 +2,7 @@
 //! the agents between them.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,6 +94,15 @@ pub(super) async fn run(ground: Ground, test: impl AsyncFnOnce(&World) -> Result
 pub(super) async fn run_slowly(test: impl AsyncFnOnce(&World) -> Result<()>) {
     let options = PlaygroundOptions {
         kcp_delays: Duration::from_millis(300),
+        ..PlaygroundOptions::default()
+    };
+    run_with(Ground::Playground, options, test).await;
+}
+
+/// The same with three shards of kcp, each with an endpoint of its own.
+pub(super) async fn run_on_three_shards(test: impl AsyncFnOnce(&World) -> Result<()>) {
+    let options = PlaygroundOptions {
+        kcp_shards: const { NonZeroUsize::new(3).expect("three is not zero") },
         ..PlaygroundOptions::default()
     };
     run_with(Ground::Playground, options, test).await;

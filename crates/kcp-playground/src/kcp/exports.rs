@@ -1,6 +1,7 @@
 //! `APIExport` and `APIExportEndpointSlice`: identities, and the URLs of exported APIs.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +12,7 @@ use super::conditions::{self, Condition};
 use super::workspaces::BaseUrl;
 use super::{ids, objects, tree};
 use crate::builtin::namespaces::{self, timestamp};
+use crate::catalog::Shard;
 use crate::status::Status;
 use crate::store::{Key, Name, Range, Read, Settler, Table, Tx};
 use kube_lang::object::{Gvk, Object};
@@ -22,6 +24,7 @@ const SKIP_SLICE: &str = "apiexports.apis.kcp.io/skip-endpointslice";
 /// The controller of exports.
 pub(super) struct ExportSettler {
     pub(super) base_url: BaseUrl,
+    pub(super) shards: NonZeroUsize,
 }
 
 /// An export by its cluster and name.
@@ -260,10 +263,20 @@ impl ExportSettler {
         let mut endpoints = Vec::new();
         let valid = match &found {
             Some(export) => {
-                if !bindings_of(tx, export).is_empty() {
-                    let (owner, name) = (&export.cluster, &export.name);
-                    let url = format!("{base}/services/apiexport/{owner}/{name}");
-                    endpoints.push(json!({"url": url}));
+                let bindings = bindings_of(tx, export);
+                let (owner, name) = (&export.cluster, &export.name);
+                // A shard without a binding has no endpoint.
+                for number in 0..self.shards.get() {
+                    let of = self.shards;
+                    let shard = Shard { number, of };
+                    let prefix = match of {
+                        NonZeroUsize::MIN => String::new(),
+                        _ => format!("/shards/{number}"),
+                    };
+                    if bindings.iter().any(|key| shard.has(key.cluster())) {
+                        let url = format!("{base}{prefix}/services/apiexport/{owner}/{name}");
+                        endpoints.push(json!({"url": url}));
+                    }
                 }
                 Condition::good("APIExportValid")
             }

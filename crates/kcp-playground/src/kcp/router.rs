@@ -1,10 +1,11 @@
 //! Maps paths to scopes.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::paths::{ClusterPathError, ClusterRef};
 use super::{tree, waiting};
-use crate::catalog::{Scope, User};
+use crate::catalog::{Scope, Shard, User};
 use crate::server::{Address, Front, Router};
 use crate::status::Status;
 use crate::store::Store;
@@ -12,6 +13,7 @@ use crate::store::Store;
 /// Routes requests to kcp.
 pub(super) struct KcpRouter {
     pub(super) store: Arc<Store>,
+    pub(super) shards: NonZeroUsize,
 }
 
 impl Router for KcpRouter {
@@ -47,13 +49,30 @@ impl Router for KcpRouter {
                 },
             }),
             Front::Export {
+                shard,
                 owner,
                 export,
                 cluster,
             } => {
+                let shard = shard.map(|number| Shard {
+                    number,
+                    of: self.shards,
+                });
+                if shard.is_some_and(|shard| shard.number >= shard.of.get()) {
+                    return Err(Status::no_such_path());
+                }
                 let (owner, export) = (owner.as_str().into(), export.as_str().into());
                 Ok(match parse(cluster)? {
-                    ClusterRef::Wildcard => Scope::ExportWildcard { owner, export },
+                    ClusterRef::Wildcard => Scope::ExportWildcard {
+                        owner,
+                        export,
+                        shard,
+                    },
+                    ClusterRef::Path(path) if shard.is_some_and(|s| !s.has(path.as_str())) => {
+                        let why =
+                            format!("logical cluster {:?} is on another shard", path.as_str());
+                        return Err(Status::forbidden("", "", "", why));
+                    }
                     // Only ids: a path is not the id of a cluster, and nothing is bound there.
                     ClusterRef::Path(path) => Scope::ExportCluster {
                         owner,

@@ -87,7 +87,7 @@ impl Scopes for KcpScopes {
         match scope {
             Scope::Cluster(cluster) => self.cluster(read, cluster),
             Scope::ExportCluster { owner, export, .. }
-            | Scope::ExportWildcard { owner, export } => {
+            | Scope::ExportWildcard { owner, export, .. } => {
                 let export = ExportName {
                     cluster: owner.clone(),
                     name: export.clone(),

@@ -1,5 +1,6 @@
 //! kcp asked in process, by the addresses that clients use.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -53,6 +54,10 @@ impl World {
     }
 
     fn with_delays(delays: Duration) -> Self {
+        Self::with(delays, NonZeroUsize::MIN)
+    }
+
+    fn with(delays: Duration, shards: NonZeroUsize) -> Self {
         let store = Store::new(StoreOptions {
             definitions: definitions_of_apis()
                 .into_iter()
@@ -71,6 +76,7 @@ impl World {
             base_url,
             certificate: "certificate".to_owned(),
             delays,
+            shards,
         };
         let kcp = Kcp::new(Arc::clone(&store), builtin, options).unwrap();
         store.write(|tx| kcp.bootstrap(tx)).unwrap();

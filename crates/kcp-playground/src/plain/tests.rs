@@ -38,8 +38,12 @@ fn only_known_clusters_have_a_catalog() {
     };
     assert_eq!(code(scope()), None);
     assert_eq!(code(Scope::Cluster("elsewhere".into())), Some(404));
-    let (owner, export) = (CLUSTER.into(), "e".into());
-    assert_eq!(code(Scope::ExportWildcard { owner, export }), Some(404));
+    let wildcard = Scope::ExportWildcard {
+        owner: CLUSTER.into(),
+        export: "e".into(),
+        shard: None,
+    };
+    assert_eq!(code(wildcard), Some(404));
     assert!(cluster.scopes.serves(CLUSTER));
     assert!(!cluster.scopes.serves("elsewhere"));
 }

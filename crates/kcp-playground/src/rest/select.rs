@@ -7,7 +7,7 @@ use super::query::Query;
 use super::query::selector as refuse;
 use super::target::ResourcePath;
 use super::view;
-use crate::catalog::{Flavour, Resource, Scope};
+use crate::catalog::{Flavour, Resource, Scope, Shard};
 use crate::select::{FieldSelector, LabelSelector, SelectError};
 use crate::status::Status;
 use crate::store::{Filter, Key, Range, Stored};
@@ -63,6 +63,8 @@ pub(super) struct Chosen {
     is_nothing: bool,
     /// The selector names another field than name and namespace.
     looks_inside: bool,
+    /// The only shard whose objects are selected.
+    shard: Option<Shard>,
 }
 
 impl Chosen {
@@ -96,6 +98,7 @@ impl Chosen {
             fields,
             is_nothing: false,
             looks_inside,
+            shard: None,
         })
     }
 
@@ -106,16 +109,20 @@ impl Chosen {
         } else {
             "metadata.name"
         };
-        let across = matches!(scope, Scope::ExportWildcard { .. });
+        let (across, shard) = match scope {
+            Scope::ExportWildcard { shard, .. } => (true, *shard),
+            _ => (false, None),
+        };
         Self {
             is_nothing: across && self.fields.exact(key).is_some(),
+            shard,
             ..self
         }
     }
 
     /// Whether all visible objects are selected.
     pub(super) fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.labels.is_empty() && self.fields.is_empty() && self.shard.is_none()
     }
 
     /// Whether at most one object of a range can be selected, by its name.
@@ -154,7 +161,9 @@ fn is_metadata(field: &str) -> bool {
 
 impl Filter for Chosen {
     fn matches(&self, stored: &Stored) -> bool {
+        let is_here = |shard: Shard| shard.has(stored.key.cluster());
         !self.is_nothing
+            && self.shard.is_none_or(is_here)
             && visible(&self.resource, stored)
             && (self.labels.is_empty() || self.labels.matches_by(|key| stored.labels.get(key)))
             && self.fields_match(stored)

@@ -39,8 +39,9 @@ pub enum Front {
     Top,
     /// `/clusters/<cluster>`.
     Cluster(String),
-    /// `/services/apiexport/<owner>/<export>/clusters/<cluster>`.
+    /// `/services/apiexport/<owner>/<export>/clusters/<cluster>`; with several shards, below `/shards/<number>`.
     Export {
+        shard: Option<usize>,
         owner: String,
         export: String,
         cluster: String,
@@ -64,7 +65,15 @@ impl Address {
                 path,
             };
         }
-        if let Some(rest) = path.strip_prefix("/services/") {
+        let on_shard = path.strip_prefix("/shards/").and_then(|rest| {
+            let (number, rest) = rest.split_once('/')?;
+            Some((number.parse().ok()?, rest))
+        });
+        let (shard, service) = match on_shard {
+            Some((number, rest)) => (Some(number), rest.strip_prefix("services/")),
+            None => (None, path.strip_prefix("/services/")),
+        };
+        if let Some(rest) = service {
             let parts: Vec<&str> = rest.splitn(6, '/').collect();
             let below = |index: usize| {
                 let consumed: usize = parts[..index].iter().map(|p| p.len() + 1).sum();
@@ -73,20 +82,25 @@ impl Address {
             return match parts.as_slice() {
                 ["apiexport", owner, export, "clusters", cluster, ..] => Self {
                     front: Front::Export {
+                        shard,
                         owner: decode(owner),
                         export: decode(export),
                         cluster: decode(cluster),
                     },
                     path: below(5),
                 },
-                [service, name, "clusters", cluster, ..] if stage(service).is_some() => Self {
-                    front: Front::Waiting {
-                        stage: stage(service).unwrap_or(Stage::Initializing),
-                        name: decode(name),
-                        cluster: decode(cluster),
-                    },
-                    path: below(4),
-                },
+                [service, name, "clusters", cluster, ..]
+                    if shard.is_none() && stage(service).is_some() =>
+                {
+                    Self {
+                        front: Front::Waiting {
+                            stage: stage(service).unwrap_or(Stage::Initializing),
+                            name: decode(name),
+                            cluster: decode(cluster),
+                        },
+                        path: below(4),
+                    }
+                }
                 _ => Self {
                     front: Front::Unknown,
                     path: path.to_owned(),
@@ -134,6 +148,7 @@ impl RequestInfo {
                 owner,
                 export,
                 cluster,
+                ..
             } => {
                 info.cluster.clone_from(cluster);
                 info.export = format!("{owner}/{export}");

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 
 fn claims(resources: &[&str]) -> (Value, Value) {
@@ -74,6 +76,81 @@ async fn the_view_serves_what_is_exported_and_what_is_claimed() {
             .code,
         500
     );
+}
+
+#[tokio::test]
+async fn each_shard_has_an_endpoint_for_its_own_clusters() {
+    let world = World::with(Duration::ZERO, NonZeroUsize::new(3).unwrap());
+    let (org, team) = world.bound(&json!([])).await;
+    let slice = async || {
+        let slice = world
+            .get(&format!("/clusters/{org}{SLICES}/tabs"))
+            .await
+            .ok();
+        let endpoints = slice["status"]["endpoints"].as_array().unwrap();
+        let path = |one: &Value| {
+            one["url"]
+                .as_str()
+                .unwrap()
+                .strip_prefix(URL)
+                .unwrap()
+                .to_owned()
+        };
+        endpoints.iter().map(path).collect::<Vec<_>>()
+    };
+    assert_eq!(slice().await.len(), 1);
+    let mut teams = vec![team];
+    while slice().await.len() < 3 {
+        let team = world
+            .workspace("root:org", &format!("team{}", teams.len()))
+            .await;
+        let bound = binding("tabs", &org, &json!([]));
+        world
+            .post(&format!("/clusters/{team}{BINDINGS}"), bound)
+            .await
+            .ok();
+        teams.push(team);
+    }
+    for (number, endpoint) in slice().await.iter().enumerate() {
+        assert_eq!(
+            *endpoint,
+            format!("/shards/{number}/services/apiexport/{org}/tabs")
+        );
+    }
+    let mut seen = Vec::new();
+    for endpoint in slice().await {
+        let all = format!("{endpoint}/clusters/*/apis/example.com/v1/crontabs");
+        let mut events = world.watch(&format!("{all}?watch=true")).await;
+        for team in &teams {
+            let name = format!("on{}", endpoint.split('/').nth(2).unwrap());
+            world
+                .post(&format!("/clusters/{team}{TABS}"), tab(&name))
+                .await
+                .ok();
+        }
+        let list = world.get(&all).await.ok();
+        let cluster = |object: &Value| {
+            let cluster = &object["metadata"]["annotations"]["kcp.io/cluster"];
+            cluster.as_str().unwrap().to_owned()
+        };
+        let clusters = list["items"].as_array().unwrap().iter().map(cluster);
+        let clusters: BTreeSet<String> = clusters.collect();
+        for _ in &clusters {
+            assert!(clusters.contains(&cluster(&events.next().await.unwrap()["object"])));
+        }
+        for team in &teams {
+            let found = world
+                .get(&format!("{endpoint}/clusters/{team}{TABS}"))
+                .await;
+            assert_eq!(found.code, if clusters.contains(team) { 200 } else { 403 });
+        }
+        seen.extend(clusters);
+    }
+    seen.sort();
+    teams.sort();
+    assert_eq!(seen, teams);
+    let none = format!("/shards/3/services/apiexport/{org}/tabs/clusters/*/apis");
+    assert_eq!(world.get(&none).await.code, 404);
 }
 
 #[tokio::test]
