@@ -21,6 +21,7 @@ impl EventRecorder {
         let kind = Arc::new(about.gvk());
         let key = host::scope(&kind).key(about.namespace(), about.name());
         self.recorder.record(Note {
+            trouble: None,
             connection: self.host.clone(),
             // As in KubeFed, each object has a rate of its own.
             tenant: key.to_string().into(),

@@ -627,6 +627,7 @@ impl HubController {
     ) {
         let key = objects::key(kind, about.namespace.as_deref(), &about.name);
         self.recorder.record(Note {
+            trouble: None,
             connection: self.hub.clone(),
             tenant: key.to_string().into(),
             about: InvolvedObject {

@@ -192,6 +192,7 @@ impl Membership {
         for (truth, reason, message) in news {
             let is_problem = *reason == UNHEALTHY && *truth == ConditionStatus::False;
             let note = Note {
+                trouble: None,
                 connection: applier.sides.hub.clone(),
                 tenant: applier.sides.name.as_str().into(),
                 about: InvolvedObject {

@@ -31,6 +31,15 @@ pub struct ConsumerEvent {
     pub message: String,
 }
 
+impl ConsumerEvent {
+    fn synced() -> Self {
+        Self {
+            reason: Reason::Synced,
+            message: Reason::Synced.sentence().to_owned(),
+        }
+    }
+}
+
 /// The reasons of events, as consumers know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {

@@ -12,6 +12,7 @@ on_both_grounds!(
     consumers_are_told_what_happened_to_their_objects,
     consumers_learn_why_an_object_is_refused_and_nothing_of_the_provider,
     a_failing_rule_is_a_warning_without_its_details,
+    the_end_of_a_problem_is_told_though_nothing_is_written_for_it,
     the_owner_is_told_of_a_crd_that_is_missing,
     the_owner_is_told_what_was_added_to_the_export,
     a_consumer_that_accepts_no_events_gets_its_copies_all_the_same,
@@ -138,6 +139,34 @@ async fn a_failing_rule_is_a_warning_without_its_details(world: &World) -> Resul
         !message.is_empty() && !message.contains("veryInternal"),
         "{message}"
     );
+    Ok(())
+}
+
+async fn the_end_of_a_problem_is_told_though_nothing_is_written_for_it(
+    world: &World,
+) -> Result<()> {
+    let expression = "value == 7 ? 1 / 0 : value";
+    let rule = json!({"cel": {"path": "spec.size", "expression": expression}});
+    let stage = world.stage(json!({"mutation": {"spec": [rule]}})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    let plane = &stage.team.plane;
+    let times = async |reason: &str| -> Result<usize> {
+        let mut events = reasons(plane, "lamp").await?;
+        events.retain(|event| event["reason"] == reason);
+        Ok(events.len())
+    };
+    for round in 1..3 {
+        for (size, reason) in [(7, "ReconcilingError"), (1, "ObjectSynced")] {
+            let patch = json!({"spec": {"size": size}});
+            stage.team.patch(&stage.kind, "lamp", patch).await?;
+            eventually(SOON, "each turn is told", async || {
+                let told = times(reason).await?;
+                ensure!(told == round, "{reason}: {told} of {round}");
+                Ok(())
+            })
+            .await;
+        }
+    }
     Ok(())
 }
 

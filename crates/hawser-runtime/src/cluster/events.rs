@@ -45,6 +45,8 @@ pub struct Note {
     pub tenant: Arc<str>,
     pub about: InvolvedObject,
     pub text: EventText,
+    /// Whether the object has a problem; `None` if the event does not say.
+    pub trouble: Option<bool>,
 }
 
 /// Accepts events and never waits. Clones share the queue and the rates.
@@ -87,6 +89,10 @@ struct Shared {
 }
 
 impl Shared {
+    fn object(&self, about: &InvolvedObject) -> u64 {
+        self.random.hash_one((&about.key, &about.uid))
+    }
+
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -124,14 +130,23 @@ impl Recorder {
         let shared = &self.shared;
         let InvolvedObject { key, uid } = &note.about;
         let print = shared.random.hash_one((key, uid, &note.text));
+        let trouble = note.trouble.map(|has| (shared.object(&note.about), has));
         let now = shared.now();
-        let allowed = shared.rates.lock().allow(&note.tenant, print, now);
+        let allowed = shared.rates.lock().allow(&note.tenant, print, trouble, now);
         let counter = match allowed {
             None => &shared.held_back,
             Some(counted) if self.line.try_send((note, counted)).is_err() => &shared.overflowed,
             Some(_) => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the last event about an object told of a problem.
+    pub fn is_troubled(&self, about: &InvolvedObject) -> bool {
+        self.shared
+            .rates
+            .lock()
+            .is_troubled(self.shared.object(about))
     }
 
     pub fn counts(&self) -> Counts {

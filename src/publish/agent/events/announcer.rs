@@ -8,7 +8,8 @@ use crate::publish::pause::PauseProblem;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::connection::{Connection, Guard};
 use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
-use hawser_sync::{DriftMode, Key, Report, Seen, Store};
+use hawser_sync::reason::Class;
+use hawser_sync::{DriftMode, Key, Outcome, Report, Seen, Store};
 
 /// The component of api-syncagent's events.
 pub const COMPONENT: &str = "syncagent-sync";
@@ -29,7 +30,14 @@ impl Announcer {
     /// the event is sent.
     pub fn announce(&self, own: Key, report: &Report, guard: &Arc<Guard<'static>>) {
         if let Some(event) = consumer_event(report, &own) {
-            self.tell(own, event, guard);
+            return self.tell(own, event, guard);
+        }
+        // A problem that ended without a write is told, too.
+        let is_settled = |outcome: &Outcome| outcome.reason.code.class() == Class::Settled;
+        if report.outcomes.iter().all(is_settled)
+            && self.recorder.is_troubled(&self.involved(own.clone()))
+        {
+            self.tell(own, ConsumerEvent::synced(), guard);
         }
     }
 
@@ -60,6 +68,7 @@ impl Announcer {
         self.recorder.record(Note {
             connection: self.service.guarded_by(Arc::clone(guard)),
             tenant: format!("{}/{workspace}", copy.side).into(),
+            trouble: None,
             about: self.involved(copy),
             text: EventText {
                 component: COMPONENT.into(),
@@ -86,6 +95,8 @@ impl Announcer {
         self.recorder.record(Note {
             connection: connection.guarded_by(Arc::clone(guard)),
             tenant: Arc::clone(&own.cluster),
+            trouble: (event.reason != Reason::PauseIgnored)
+                .then_some(event.reason == Reason::Refused),
             about: self.involved(own),
             text: EventText {
                 component: COMPONENT.into(),

@@ -1,6 +1,6 @@
 //! The rates of events: for each object, for each tenant, and none where they are refused. Pure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ const SWEEP: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     told: HashMap<u64, ReportedEvent>,
+    /// The objects whose last event told of a problem.
+    troubled: HashSet<u64>,
     /// The time at which each tenant's whole burst is available again.
     full_at: HashMap<Arc<str>, Duration>,
     quiet_until: HashMap<Arc<str>, Duration>,
@@ -43,21 +45,24 @@ pub(super) struct Counted {
 }
 
 impl Rates {
-    /// Whether to send an event of a tenant. The hash covers the object and the text.
+    /// Whether to send an event of a tenant. The hash covers the object and the text. An event that begins or ends a
+    /// problem of its object is sent even if the same was sent a moment ago.
     pub(super) fn allow(
         &mut self,
         tenant: &Arc<str>,
         print: u64,
+        trouble: Option<(u64, bool)>,
         now: Duration,
     ) -> Option<Counted> {
         self.sweep(now);
         if self.quiet_until.get(tenant).is_some_and(|t| now < *t) {
             return None;
         }
+        let turns = trouble.is_some_and(|(object, has)| self.troubled.contains(&object) != has);
         let told = self.told.get_mut(&print);
         let mut before = None;
         if let Some(told) = told {
-            if now.saturating_sub(told.at) < SAME {
+            if !turns && now.saturating_sub(told.at) < SAME {
                 let (count, since) = told.since.unwrap_or((0, now));
                 told.since = Some((count.saturating_add(1), since));
                 return None;
@@ -65,6 +70,15 @@ impl Rates {
             before = told.since;
         }
         self.spend(tenant, now)?;
+        match trouble {
+            Some((object, true)) if self.troubled.len() < MOST => {
+                self.troubled.insert(object);
+            }
+            Some((object, false)) => {
+                self.troubled.remove(&object);
+            }
+            _ => {}
+        }
         if self.told.len() < MOST || self.told.contains_key(&print) {
             let told = ReportedEvent {
                 at: now,
@@ -77,6 +91,11 @@ impl Rates {
             count: more.saturating_add(1),
             first: now.saturating_sub(since),
         })
+    }
+
+    /// Whether the last event of an object told of a problem.
+    pub(super) fn is_troubled(&self, object: u64) -> bool {
+        self.troubled.contains(&object)
     }
 
     /// A tenant does not accept events.
@@ -130,18 +149,37 @@ mod tests {
     #[test]
     fn the_same_is_told_once_in_ten_minutes_and_counted() {
         let (mut rates, tenant) = (Rates::default(), "a".into());
-        assert_eq!(rates.allow(&tenant, 1, at(1000)), ONCE);
+        assert_eq!(rates.allow(&tenant, 1, None, at(1000)), ONCE);
         for time in [1000, 1200, 1400, 1599] {
-            assert_eq!(rates.allow(&tenant, 1, at(time)), None);
+            assert_eq!(rates.allow(&tenant, 1, None, at(time)), None);
         }
-        assert_eq!(rates.allow(&tenant, 2, at(1599)), ONCE);
+        assert_eq!(rates.allow(&tenant, 2, None, at(1599)), ONCE);
         let counted = Counted {
             count: 5,
             first: at(600),
         };
-        assert_eq!(rates.allow(&tenant, 1, at(1600)), Some(counted));
-        assert_eq!(rates.allow(&tenant, 1, at(2200)), ONCE);
-        assert_eq!(rates.allow(&tenant, 1, at(9000)), ONCE);
+        assert_eq!(rates.allow(&tenant, 1, None, at(1600)), Some(counted));
+        assert_eq!(rates.allow(&tenant, 1, None, at(2200)), ONCE);
+        assert_eq!(rates.allow(&tenant, 1, None, at(9000)), ONCE);
+    }
+
+    #[test]
+    fn the_begin_and_the_end_of_a_problem_are_told_however_soon() {
+        let (mut rates, tenant) = (Rates::default(), "a".into());
+        let (fine, refused) = (1, 2);
+        let mut tell = |print, seconds| {
+            let trouble = Some((7, print == refused));
+            rates.allow(&tenant, print, trouble, at(seconds)).is_some()
+        };
+        assert!(tell(fine, 1000));
+        assert!(!tell(fine, 1001));
+        assert!(tell(refused, 1002));
+        assert!(!tell(refused, 1003));
+        assert!(tell(fine, 1004));
+        assert!(!tell(fine, 1005));
+        assert!(tell(refused, 1006));
+        assert!(rates.is_troubled(7));
+        assert!(!rates.is_troubled(8));
     }
 
     #[test]
@@ -150,7 +188,7 @@ mod tests {
         let mut prints = 0..;
         let mut allowed = |tenant, time, tried: usize| {
             let tries = prints.by_ref().take(tried);
-            let answers = tries.map(|print| rates.allow(tenant, print, at(time)));
+            let answers = tries.map(|print| rates.allow(tenant, print, None, at(time)));
             answers.flatten().count()
         };
         assert_eq!(allowed(&a, 0, 100), 25);
@@ -165,22 +203,22 @@ mod tests {
     fn what_the_rate_of_a_tenant_dropped_is_told_later() {
         let (mut rates, tenant) = (Rates::default(), "a".into());
         for print in 0..25 {
-            assert_eq!(rates.allow(&tenant, print, at(0)), ONCE);
+            assert_eq!(rates.allow(&tenant, print, None, at(0)), ONCE);
         }
-        assert_eq!(rates.allow(&tenant, 25, at(5)), None);
-        assert_eq!(rates.allow(&tenant, 25, at(10)), ONCE);
+        assert_eq!(rates.allow(&tenant, 25, None, at(5)), None);
+        assert_eq!(rates.allow(&tenant, 25, None, at(10)), ONCE);
     }
 
     #[test]
     fn a_tenant_that_refuses_events_is_left_alone_for_ten_minutes() {
         let (mut rates, a, b) = (Rates::default(), "a".into(), "b".into());
         rates.refused(&a, at(0));
-        assert_eq!(rates.allow(&a, 1, at(599)), None);
-        assert_eq!(rates.allow(&b, 2, at(599)), ONCE);
-        assert_eq!(rates.allow(&a, 1, at(600)), ONCE);
+        assert_eq!(rates.allow(&a, 1, None, at(599)), None);
+        assert_eq!(rates.allow(&b, 2, None, at(599)), ONCE);
+        assert_eq!(rates.allow(&a, 1, None, at(600)), ONCE);
         rates.late(&a, at(700));
-        assert_eq!(rates.allow(&a, 3, at(759)), None);
-        assert_eq!(rates.allow(&a, 3, at(760)), ONCE);
+        assert_eq!(rates.allow(&a, 3, None, at(759)), None);
+        assert_eq!(rates.allow(&a, 3, None, at(760)), ONCE);
     }
 
     #[test]
@@ -188,14 +226,17 @@ mod tests {
         let mut rates = Rates::default();
         for print in 0..2 * MOST as u64 {
             let tenant = format!("tenant {}", print / 20).into();
-            rates.allow(&tenant, print, at(0));
+            rates.allow(&tenant, print, None, at(0));
         }
         assert_eq!(rates.told.len(), MOST);
         // Those who have filled it silence nobody.
-        assert_eq!(rates.allow(&"other".into(), u64::MAX - 1, at(0)), ONCE);
+        assert_eq!(
+            rates.allow(&"other".into(), u64::MAX - 1, None, at(0)),
+            ONCE
+        );
         assert_eq!(rates.told.len(), MOST);
         rates.refused(&"quiet".into(), at(0));
-        assert_eq!(rates.allow(&"a".into(), u64::MAX, at(1200)), ONCE);
+        assert_eq!(rates.allow(&"a".into(), u64::MAX, None, at(1200)), ONCE);
         let kept = (
             rates.told.len(),
             rates.full_at.len(),

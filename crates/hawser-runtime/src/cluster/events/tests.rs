@@ -32,6 +32,7 @@ impl Office {
     fn note(&self, cluster: &str, name: &str) -> Note {
         let kind = Arc::new(Gvk::new("a.b", "v1", "Thing"));
         Note {
+            trouble: None,
             connection: self.ground.kcp.clone(),
             about: InvolvedObject {
                 key: Scope::new(&Side::new("kcp"), &kind, cluster).key(Some("default"), name),
@@ -184,6 +185,7 @@ async fn a_workspace_whose_events_are_slow_delays_nobody_elses() {
         office.recorder.record(office.note("slow", name));
     }
     let elsewhere = |name| Note {
+        trouble: None,
         connection: office.ground.service.clone(),
         ..office.note("quick", name)
     };
