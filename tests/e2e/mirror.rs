@@ -75,9 +75,13 @@ async fn apply(access: &Access, file: &Path) -> Result<String> {
 }
 
 fn missions(client: Client) -> Api<DynamicObject> {
+    missions_in(client, "default")
+}
+
+fn missions_in(client: Client, namespace: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("fleet.example.com", "v1", "Mission");
     let resource = ApiResource::from_gvk_with_plural(&kind, "missions");
-    Api::namespaced_with(client, "default", &resource)
+    Api::namespaced_with(client, namespace, &resource)
 }
 
 fn mission(name: &str, goal: &str) -> DynamicObject {

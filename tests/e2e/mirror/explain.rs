@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testbed::{Launch, Port, Process, SOON, eventually};
 
 use super::world::MISSIONS;
-use super::{has, merge, merge_status, mission, missions};
+use super::{has, merge, merge_status, mission, missions, missions_in};
 
 /// A cloud and a robot in this process.
 struct Pair {
@@ -218,5 +218,43 @@ async fn the_command_tells_why_objects_of_a_robot_are_in_sync_or_not() -> Result
     }
     ensure!(dry_runs > 0, "no request to either cluster was a dry run");
     has(&pair.on_robot, "a", "/spec/goal", json!("first")).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_advice_for_a_missing_namespace_creates_it() -> Result<()> {
+    let pair = Pair::start().await?;
+    let namespace = async |api: &Api<DynamicObject>| -> Result<Api<DynamicObject>> {
+        let client = api.clone().into_client();
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Namespace"));
+        let fleet = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet"}});
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+        let fleet = serde_json::from_value(fleet)?;
+        all.create(&PostParams::default(), &fleet).await?;
+        Ok(missions_in(client, "fleet"))
+    };
+    let in_fleet = namespace(&pair.in_cloud).await?;
+    let mirror = pair.mirror()?;
+    in_fleet
+        .create(&PostParams::default(), &mission("a", "first"))
+        .await?;
+    let advice =
+        "  what to do    create the namespace in the cluster of the copy, or remove it from";
+    eventually(SOON, "explain gives the advice", async || {
+        let text = pair.explain(&["mission", "a", "-n", "fleet"]).await?;
+        let reason = "  in sync       no\n  reason        NamespaceMissing: ";
+        ensure!(text.contains(reason) && text.contains(advice), "{text}");
+        Ok(())
+    })
+    .await;
+    let list = pair.explain(&[]).await?;
+    ensure!(list.starts_with("NamespaceMissing: "), "{list}");
+    let on_robot = namespace(&pair.on_robot).await?;
+    has(&on_robot, "a", "/spec/goal", json!("first")).await;
+    check(
+        &pair.explain(&["mission", "a", "-n", "fleet"]).await?,
+        &["  in sync       yes\n"],
+    );
+    ensure!(mirror.stop(SOON).await?.success(), "{}", mirror.log());
     Ok(())
 }
