@@ -82,7 +82,6 @@ pub(super) struct ExplainArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "",
-        requires = "name",
         conflicts_with_all = [
             "kubeconfig",
             "kcp_kubeconfig",
@@ -117,6 +116,8 @@ enum ExplainFailed {
     Placement(#[from] PlacementFailed),
     #[error(transparent)]
     Consumer(#[from] ConsumerFailed),
+    #[error("--consumer explains one object: add its KIND and NAME")]
+    NoObject,
     #[error(transparent)]
     Mirror(#[from] MirrorExplainFailed),
     #[error(
@@ -168,9 +169,12 @@ async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
         None => {}
     }
     if let Some(kubeconfig) = args.consumer {
+        let (Some(kind), Some(name)) = (args.kind, args.name) else {
+            return Err(ExplainFailed::NoObject);
+        };
         let asked = Asked {
-            kind: args.kind.unwrap_or_default(),
-            name: args.name.unwrap_or_default(),
+            kind,
+            name,
             namespace: args.object_namespace,
         };
         return Ok(consumer::run(&kubeconfig, asked, args.output).await?);
@@ -237,8 +241,21 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
         ..
     } = explained;
     let _ = writeln!(text, "{}", title(explained));
-    let reason = known_reason(explained.reason(), attempts);
-    verdict(text, explained.is_in_step(), &reason, advice, attempts);
+    match explained.left_out_by {
+        Some(field) if explained.is_in_step() => {
+            line(
+                text,
+                "in sync",
+                "no, and not to be: a filter leaves the object out",
+            );
+            let advice = format!("change the labels or {field}, if the object is to be synced");
+            line(text, "what to do", advice);
+        }
+        _ => {
+            let reason = known_reason(explained.reason(), attempts);
+            verdict(text, explained.is_in_step(), &reason, advice, attempts);
+        }
+    }
     let publisher = format!("PublishedResource {published_resource}");
     line(text, "published by", publisher);
     for pause in &explained.pauses {
@@ -265,7 +282,7 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
     links.sort_by_key(|link| link.entry.is_some());
     for link in links {
         let copy = link.copy.as_ref().map(ToString::to_string);
-        let copy = copy.unwrap_or_else(|| "no copy yet".to_owned());
+        let copy = copy.unwrap_or_else(|| "none".to_owned());
         match &link.entry {
             None => line(text, "copy", copy),
             Some(entry) => line(text, "related", format!("{entry}: {copy}")),
@@ -291,7 +308,16 @@ fn overview(findings: &Findings) -> String {
     let explained = findings.explained.iter();
     let out_of_sync = explained.filter(|one| !one.is_in_step());
     let out_of_sync = out_of_sync.map(|one| (one.reason(), title(one)));
-    let mut text = by_reason(out_of_sync, findings.explained.len(), advice);
+    let wanted = findings
+        .explained
+        .iter()
+        .filter(|one| one.left_out_by.is_none());
+    let mut text = by_reason(out_of_sync, wanted.count(), advice);
+    let left_out = findings.explained.iter();
+    let left_out = left_out.filter(|one| one.left_out_by.is_some()).count();
+    if left_out > 0 {
+        let _ = writeln!(text, "{left_out} more are left out by filters");
+    }
     around(&mut text, findings);
     text
 }
@@ -318,9 +344,15 @@ fn around(text: &mut String, findings: &Findings) {
                 "agent: {identity} leads, and renewed its lease {seconds} s ago"
             );
         }
-        Leader::Missing => {
-            text.push_str("agent: none leads. Start one, unless it runs without leader election\n");
-        }
+        // An agent without leader election has no lease, but a page.
+        Leader::Missing
+            if findings
+                .attempts
+                .as_ref()
+                .is_ok_and(|known| known.iter().any(Option::is_some)) => {}
+        Leader::Missing => text.push_str(
+            "agent: no lease shows that one runs. Start one, unless it runs without leader election\n",
+        ),
         Leader::Unknown(why) => {
             let _ = writeln!(text, "agent: its lease cannot be read: {}", plain(why));
         }

@@ -213,7 +213,10 @@ fn render(args: &RenderArgs) -> Result<String, Failure> {
     let compiled = Arc::new(compiled);
     let types = compiled.types().clone();
     let object = find(&documents, &types.remote)
-        .ok_or_else(|| format!("no object of {} in the files", types.remote))?;
+        .ok_or_else(|| {
+            let kind = &types.remote;
+            format!("no object of {kind} in the files. If that is not the kind in workspaces, add the CRD of the published kind to the files")
+        })?;
     let remote = Remote::of(&object, &args.cluster);
     let rules = ObjectRules::new(
         &compiled,

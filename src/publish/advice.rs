@@ -55,7 +55,9 @@ pub fn advice(code: Code) -> Option<&'static str> {
         Code::StateNotKept => {
             "nest the object less deeply, or correct spec.mutation: 127 levels are kept"
         }
-        Code::MutationFailed => "correct spec.mutation, and try it with hawser render",
+        Code::MutationFailed => {
+            "correct spec.mutation. hawser render tries it, and hawser plan -f shows what the correction changes"
+        }
         Code::NotLinked => "add what the related entry requires to the object, or change the entry",
         Code::NamespaceClosed => "use another namespace in spec.naming or in the related entry",
         Code::ReferenceInvalid => "correct the reference in the object, or the related entry",

@@ -145,11 +145,17 @@ impl ObjectRules {
     }
 }
 
-fn mutate(pipeline: &Pipeline, object: &Object, other: &Object) -> Result<Object, Reason> {
+/// Mutates an object by the steps of this field.
+fn mutate(
+    field: &str,
+    pipeline: &Pipeline,
+    object: &Object,
+    other: &Object,
+) -> Result<Object, Reason> {
     let failed = |detail: String| Reason::new(Code::MutationFailed, detail);
     let value = pipeline
         .apply(object.as_value(), Some(other.as_value()))
-        .map_err(|error| failed(explain(&error)))?;
+        .map_err(|error| failed(explain(field, &error)))?;
     Object::new(value).map_err(|error| failed(format!("the result is not an object: {error}")))
 }
 
@@ -190,9 +196,11 @@ pub(super) fn check_credential(
     Ok(())
 }
 
-fn explain(error: &MutationError) -> String {
+fn explain(field: &str, error: &MutationError) -> String {
     match error {
-        MutationError::Step { source, .. } => format!("{error}: {source}"),
+        MutationError::Step { step, path, source } => {
+            format!("{field}[{step}] at {path}: {source}")
+        }
         MutationError::DocumentTooLarge => error.to_string(),
     }
 }
@@ -203,8 +211,13 @@ impl Rules for ObjectRules {
             return Ok(None);
         }
         let mutated = match copy {
-            Some(copy) => mutate(&self.compiled.spec, source, copy),
-            None => mutate(&self.compiled.spec, source, &self.unmutated_copy(source)?),
+            Some(copy) => mutate("spec.mutation.spec", &self.compiled.spec, source, copy),
+            None => mutate(
+                "spec.mutation.spec",
+                &self.compiled.spec,
+                source,
+                &self.unmutated_copy(source)?,
+            ),
         };
         mutated.map(Some)
     }
@@ -265,7 +278,7 @@ impl Rules for ObjectRules {
         let mut status = if self.compiled.status.is_empty() {
             from.root().get("status").cloned()
         } else {
-            let made = mutate(&self.compiled.status, from, mutated)?;
+            let made = mutate("spec.mutation.status", &self.compiled.status, from, mutated)?;
             made.root().get("status").cloned()
         };
         status.iter_mut().for_each(numbers::unify);

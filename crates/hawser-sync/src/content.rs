@@ -302,7 +302,7 @@ impl Copying<'_> {
     ) -> Result<LinkDecision, Reason> {
         let key = &self.copy.key;
         let rest = match stored {
-            _ if self.copy.object.in_deletion() => Code::WaitingForDeletion.into(),
+            _ if self.copy.object.in_deletion() => waiting_for_deletion(&self.copy.object),
             Stored::AsWritten => Code::InStep.into(),
             Stored::Otherwise => stored_otherwise(key),
         };
@@ -444,7 +444,7 @@ pub(super) fn status_while_deleting(
     if let Some(turn) = drop_foreign_finalizer(pass, link, key, object) {
         return turn.of(key);
     }
-    let mut turn = LinkDecision::end(Code::WaitingForDeletion).of(key);
+    let mut turn = LinkDecision::end(waiting_for_deletion(object)).of(key);
     let Some(source) = source.filter(|_| link.policy.syncs_while_deleting()) else {
         return turn;
     };
@@ -458,6 +458,17 @@ pub(super) fn status_while_deleting(
         Ok(()) => turn,
         Err(reason) => LinkDecision::end(reason).of(key),
     }
+}
+
+/// The reason while an object is in deletion, with what holds it.
+pub(super) fn waiting_for_deletion(object: &Object) -> Reason {
+    let finalizers: Vec<&str> = object.finalizers().collect();
+    let detail = match &*finalizers {
+        [] => String::new(),
+        [one] => format!("finalizer {one}"),
+        several => format!("finalizers {}", several.join(", ")),
+    };
+    Reason::new(Code::WaitingForDeletion, detail)
 }
 
 /// The copy with exactly the desired content, and all its other fields unchanged; `None` if it has that content.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::object::Object;
 
+use super::content::waiting_for_deletion;
 use super::key::Key;
 use super::link::{Adoption, Identity, Link};
 use super::memory::{CopyRecord, Entry, Snapshot};
@@ -219,7 +220,7 @@ pub(super) fn adopt(
     object: &Arc<Object>,
 ) -> Result<LinkDecision, Reason> {
     if object.in_deletion() {
-        return Ok(LinkDecision::end(Code::WaitingForDeletion).of(key));
+        return Ok(LinkDecision::end(waiting_for_deletion(object)).of(key));
     }
     if let Some(taken) = note_taken(pass, link, key) {
         return Ok(LinkDecision::remember(Some(taken)).of(key));

@@ -51,7 +51,11 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (LinkDecision,
         return (turn, false);
     }
     let located = locate(pass, link, Some(&source));
-    let exists = matches!(located, Located::Copy(_));
+    let copy = match &located {
+        Located::Copy(copy) => Some(copy.key.clone()),
+        _ => None,
+    };
+    let exists = copy.is_some();
     let turn = match located.place().map_or(Ok(()), |key| link.rules.allows(key)) {
         Err(reason) => Ok(LinkDecision {
             copy: located.place().cloned(),
@@ -68,7 +72,10 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (LinkDecision,
             Located::Copy(copy) => content(pass, link, &source, &copy),
         },
     };
-    let turn = turn.unwrap_or_else(LinkDecision::end);
+    let turn = turn.unwrap_or_else(|reason| LinkDecision {
+        copy,
+        ..LinkDecision::end(reason)
+    });
     // A finalizer without a record in the memory would stay for ever once no entry leads to the source. So a refused
     // source gets no finalizer, and an intended copy is recorded before the finalizer is added.
     let is_untold =

@@ -69,9 +69,34 @@ pub(super) fn known_reason(found: Reason, attempts: Option<&AttemptsOverview>) -
         return found;
     };
     match Code::named(&attempts.code) {
-        Some(code) if code.class() > Class::Working => Reason::new(code, attempts.detail.clone()),
+        Some(code) if code.class() > Class::Working && !is_found_by_dry_runs(code) => {
+            Reason::new(code, attempts.detail.clone())
+        }
         Some(_) | None => found,
     }
+}
+
+/// Whether dry runs find this reason as long as it is one. If they find a due write instead, its cause is gone.
+fn is_found_by_dry_runs(code: Code) -> bool {
+    matches!(
+        code,
+        Code::WaitingForDeletion
+            | Code::WaitingForNamespace
+            | Code::WaitingForOthers
+            | Code::SourceNotQuiet
+            | Code::NameConflict
+            | Code::AdoptionRefused
+            | Code::NameInvalid
+            | Code::NamingFailed
+            | Code::NamespaceMissing
+            | Code::NamespaceClosed
+            | Code::TooDeep
+            | Code::MutationFailed
+            | Code::NotLinked
+            | Code::ReferenceInvalid
+            | Code::TooManyRelated
+            | Code::KindNotServed
+    )
 }
 
 /// Whether an object is in sync, why, what to do, and what was tried.
@@ -201,6 +226,7 @@ mod tests {
         assert_eq!(of(Code::Working, "Held"), known(Code::Held));
         assert_eq!(of(Code::Working, "Contested"), known(Code::Contested));
         assert_eq!(of(Code::Working, "InStep"), found(Code::Working));
+        assert_eq!(of(Code::Working, "AdoptionRefused"), found(Code::Working));
         assert_eq!(of(Code::Working, "Unheard"), found(Code::Working));
         // What a server says now is newer.
         assert_eq!(of(Code::Invalid, "Forbidden"), found(Code::Invalid));

@@ -22,12 +22,13 @@ use super::plan;
 use super::process::{Agent, AgentError, Connections};
 use super::publication::{Publication, SubjectId};
 use super::publishing::published_resource_kind;
-use super::startup::{StartError, in_workspace, locate};
+use super::startup::{SLICES, StartError, in_workspace, locate};
 use super::trial::{DriftFinding, Trials};
 use crate::explain::is_of_kind;
-use crate::publish::marks::Remote;
-use hawser_runtime::cluster::connection::{Call, RequestError};
+use crate::publish::marks::{self, Remote};
+use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::events;
+use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::{Scope, Seen, Store as _};
@@ -45,6 +46,10 @@ pub enum ExplainError {
     Agent(#[from] AgentError),
     #[error("kcp did not show the APIExportEndpointSlice {0} and its APIExport within 60 seconds")]
     KcpSilent(String),
+    #[error("there is no APIExportEndpointSlice {0} in the workspace of --kcp-kubeconfig")]
+    NoSlice(String),
+    #[error("the namespace {0} of --namespace does not exist on the service cluster")]
+    NoNamespace(String),
     #[error("the objects were not listed within 60 seconds: {0}")]
     Unlisted(String),
     #[error("looking up the workspace {path}: name its logical cluster instead")]
@@ -63,8 +68,10 @@ pub enum ExplainError {
     NotSelected(String),
     #[error("no active PublishedResource has the kind {kind} on either side; kinds: {known}")]
     KindUnknown { kind: String, known: String },
-    #[error("{kind} {name} is neither in a bound workspace nor on the service cluster")]
+    #[error("{kind} {name} is neither in a bound workspace nor a copy on the service cluster")]
     NotFound { kind: String, name: String },
+    #[error("{0} on the service cluster is no copy of this agent")]
+    NoCopy(String),
 }
 
 /// Which objects to explain.
@@ -107,6 +114,7 @@ impl Explainer {
         // The fence stays closed: every request that is not a dry run is refused before it is sent.
         let planes =
             Connections::connect(&options, &metrics.metrics, &Fence::closed(), &dedicated)?;
+        check_flags(&planes, &options).await?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;
@@ -127,6 +135,7 @@ impl Explainer {
             return Err(ExplainError::Unlisted(unseen(&agent)));
         }
         let trials = Trials::new(&passes, &agent.router, &agent.publishing).await;
+        warn_of_other_agents(&agent, &planes).await;
         Ok(Self {
             agent,
             passes,
@@ -222,7 +231,38 @@ impl Explainer {
             Some(workspace) => Some(self.cluster_of(workspace).await?),
             None => None,
         };
-        self.select(selection, cluster.as_deref())
+        let selected = self.select(selection, cluster.as_deref());
+        match (selected, &selection.name) {
+            (Err(ExplainError::NotFound { kind, name }), Some(_)) => {
+                Err(match self.of_nobody(selection, &name).await {
+                    Some(object) => ExplainError::NoCopy(object),
+                    None => ExplainError::NotFound { kind, name },
+                })
+            }
+            (selected, _) => selected,
+        }
+    }
+
+    /// An object of this name on the service cluster that is no copy.
+    async fn of_nobody(&self, selection: &Selection, name: &str) -> Option<String> {
+        let running = self.agent.dispatch.running();
+        for publication in running.values() {
+            let (plan, kind) = (&publication.plan, &publication.local_kind);
+            if !selection.is_of_kind(kind, &plan.local_resource) {
+                continue;
+            }
+            let all = collection(kind, selection.namespace.as_deref(), &plan.local_resource);
+            let path = format!("{all}?fieldSelector=metadata.name%3D{name}&limit=1");
+            let found = self.planes.service.ask(Call::get(path)).await.ok();
+            let found = found.as_ref().map(|list| &list["items"][0]["metadata"]);
+            if let Some(metadata) = found.filter(|metadata| metadata["name"] == name) {
+                let namespace = metadata["namespace"].as_str();
+                let namespace = namespace.map(|namespace| format!("{namespace}/"));
+                let kind = &kind.kind;
+                return Some(format!("{kind} {}{name}", namespace.unwrap_or_default()));
+            }
+        }
+        None
     }
 
     /// The logical cluster of a workspace.
@@ -302,6 +342,55 @@ impl Explainer {
             Some((Arc::clone(publication), id))
         };
         Ok(selected.into_iter().filter_map(with_publication).collect())
+    }
+}
+
+/// Checks what would otherwise only show as objects that are out of sync, or as a kcp that does not answer.
+async fn check_flags(planes: &Connections, options: &AgentOptions) -> Result<(), ExplainError> {
+    let is_absent = async |plane: &Connection, path: String| {
+        let found = plane.ask(Call::get(path)).await;
+        found.is_err_and(|error| error.code() == Some(404))
+    };
+    let (slice, namespace) = (&options.slice, &options.namespace);
+    if is_absent(&planes.kcp, format!("{SLICES}/{slice}")).await {
+        return Err(ExplainError::NoSlice(slice.clone()));
+    }
+    if is_absent(&planes.service, format!("/api/v1/namespaces/{namespace}")).await {
+        return Err(ExplainError::NoNamespace(namespace.clone()));
+    }
+    Ok(())
+}
+
+/// Warns if all copies are another agent's: its name was probably meant.
+async fn warn_of_other_agents(agent: &Agent, planes: &Connections) {
+    let (own, running) = (&agent.options.agent_name, agent.dispatch.running());
+    if running
+        .values()
+        .any(|publication| !publication.copies().is_empty())
+    {
+        return;
+    }
+    let mut others = BTreeSet::new();
+    for publication in running.values() {
+        let all = collection(
+            &publication.local_kind,
+            None,
+            &publication.plan.local_resource,
+        );
+        let path = format!(
+            "{all}?labelSelector={}&limit=1",
+            marks::AGENT_NAME.replace('/', "%2F")
+        );
+        if let Ok(list) = planes.service.ask(Call::get(path)).await
+            && let Some(other) = list["items"][0]["metadata"]["labels"][marks::AGENT_NAME].as_str()
+        {
+            others.insert(other.to_owned());
+        }
+    }
+    for other in others {
+        tracing::warn!(
+            "no copy belongs to the agent {own:?}, but copies belong to {other:?}: is --agent-name {other} meant?"
+        );
     }
 }
 

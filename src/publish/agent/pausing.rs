@@ -66,9 +66,9 @@ impl ObjectPass {
             self.pauses_of_consumer(now)
         };
         let mut pauses = of_owner.into_iter().chain(of_consumer);
-        match pauses.find(|pause| pause.holds(way, now)) {
+        match pauses.find(|(pause, _)| pause.holds(way, now)) {
             None => Ok(()),
-            Some(pause) => Err(Withheld {
+            Some((pause, _)) => Err(Withheld {
                 put_off: Some(pause.until.duration_since(now).unsigned_abs()),
                 failure: Failure::Paused(pause.to_string()),
             }),
@@ -80,32 +80,39 @@ impl ObjectPass {
         let now = Timestamp::now();
         let all = self.pauses_of_owner().into_iter();
         let all = all.chain(self.pauses_of_consumer(now));
-        all.filter(|pause| {
+        all.filter(|(pause, _)| {
             [WriteDirection::Spec, WriteDirection::Status]
                 .iter()
                 .any(|way| pause.holds(*way, now))
         })
-        .map(|pause| pause.to_string())
+        .map(|(pause, on)| format!("{pause}; annotations of {on}"))
         .collect()
     }
 
-    /// The pauses of the published resource and of the copy.
-    fn pauses_of_owner(&self) -> Vec<Pause> {
+    /// The pauses of the published resource and of the copy, each with the object that has its annotations.
+    fn pauses_of_owner(&self) -> Vec<(Pause, String)> {
         let scope = Scope::new(&self.passes.sides.service, &self.publication.local_kind, "");
         let copies = match self.passes.cache.find(&scope, &self.id.remote().marked()) {
             Found::All(copies) => copies,
             Found::Unknown => Vec::new(),
         };
-        let of_copies = copies.iter().filter_map(|(_, copy)| written(copy));
-        let of_all = self.publication.plan.pause.clone();
+        let of_copies = copies
+            .iter()
+            .filter_map(|(key, copy)| Some((written(copy)?, key.to_string())));
+        let plan = &self.publication.plan;
+        let resource = || format!("PublishedResource {}", plan.name);
+        let of_all = plan.pause.clone().map(|pause| (pause, resource()));
         of_all.into_iter().chain(of_copies).collect()
     }
 
     /// The pauses of the object and of its workspace.
-    fn pauses_of_consumer(&self, now: Timestamp) -> Vec<Pause> {
-        let mut pauses = self.workspace_pauses(now);
+    fn pauses_of_consumer(&self, now: Timestamp) -> Vec<(Pause, String)> {
+        let of_workspace = self.workspace_pauses(now).into_iter();
+        let on_binding = |pause| (pause, "the APIBinding of its workspace".to_owned());
+        let mut pauses: Vec<_> = of_workspace.map(on_binding).collect();
         if let Seen::Present(anchor) = self.passes.cache.get(&self.anchor) {
-            pauses.extend(self.read_consumers(&anchor, now).ok().flatten());
+            let pause = self.read_consumers(&anchor, now).ok().flatten();
+            pauses.extend(pause.map(|pause| (pause, "the object".to_owned())));
         }
         pauses
     }

@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use testbed::eventually;
 
+use super::SOON;
 use super::world::{KCP_USER, SERVICE_USER, World};
 
 on_both_grounds!(
@@ -11,6 +13,7 @@ on_both_grounds!(
     what_is_due_while_no_agent_runs_is_shown,
     explaining_a_deletion_deletes_nothing,
     objects_out_of_step_are_listed_by_reason,
+    flags_that_lead_nowhere_are_named,
 );
 
 on_our_ground!(a_name_that_is_taken_comes_with_advice);
@@ -84,6 +87,78 @@ async fn an_object_that_a_filter_leaves_out_names_the_filter(world: &World) -> R
     let object = only(explain(world, &["gadget", "out"]).await?)?;
     ensure!(object["leftOutBy"] == "spec.filter.resource", "{object:#}");
     ensure!(object["due"] == json!([]), "{object:#}");
+    let (_, text, _) = world.command(&["explain", "gadget", "out"]).await?;
+    let verdict = "  in sync       no, and not to be: a filter leaves the object out\n  what to do    change the \
+                   labels or spec.filter.resource";
+    ensure!(text.contains(verdict), "{text}");
+    let (_, text, _) = world.command(&["explain"]).await?;
+    let counts = "0 of 0 objects are out of sync\n1 more are left out by filters\n";
+    ensure!(text.starts_with(counts), "{text}");
+    Ok(())
+}
+
+async fn flags_that_lead_nowhere_are_named(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    stage.marker("after").await;
+    let with = async |flag: &str, value: &str| {
+        let place = world.place()?.into_iter();
+        let place = place.filter(|one| !one.starts_with(&format!("{flag}=")));
+        let args = ["explain", "gadget", "lamp"].map(str::to_owned).into_iter();
+        let args: Vec<String> = args
+            .chain(place)
+            .chain([format!("{flag}={value}")])
+            .collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        World::run_alone(&args).await
+    };
+    for (flag, told) in [
+        (
+            "--namespace",
+            "the namespace nowhere of --namespace does not exist",
+        ),
+        (
+            "--apiexportendpointslice-ref",
+            "there is no APIExportEndpointSlice nowhere in the workspace",
+        ),
+    ] {
+        let (succeeds, _, stderr) = with(flag, "nowhere").await?;
+        ensure!(!succeeds && stderr.contains(told), "{stderr}");
+    }
+    let (_, _, stderr) = with("--agent-name", "another").await?;
+    let meant = format!("is --agent-name {} meant?", world.agent);
+    ensure!(stderr.contains(&meant), "{stderr}");
+    let home = copy["metadata"]["namespace"]
+        .as_str()
+        .context("no namespace")?;
+    let foreign = stage.kind.object("foreign", json!({"size": 9}));
+    world
+        .service
+        .create(&stage.kind.within(home), &foreign)
+        .await?;
+    let (succeeds, _, stderr) = world.command(&["explain", "gadget", "foreign"]).await?;
+    let told = format!("Gadget {home}/foreign on the service cluster is no copy");
+    ensure!(!succeeds && stderr.contains(&told), "{stderr}");
+
+    stage
+        .patch_copy(
+            &copy,
+            json!({"metadata": {"finalizers": ["example.com/x"]}}),
+        )
+        .await?;
+    stage.team.delete(&stage.kind, "lamp").await?;
+    eventually(SOON, "the finalizer is named", async || {
+        let object = only(explain(world, &["gadget", "lamp"]).await?)?;
+        let reason = &object["reason"];
+        ensure!(reason["code"] == "WaitingForDeletion", "{object:#}");
+        ensure!(reason["detail"] == "finalizer example.com/x", "{object:#}");
+        Ok(())
+    })
+    .await;
+    stage
+        .patch_copy(&copy, json!({"metadata": {"finalizers": null}}))
+        .await?;
+    stage.team.await_gone(&stage.kind, "lamp").await;
     Ok(())
 }
 

@@ -71,7 +71,7 @@ async fn what_names_and_mutations_do_is_explained_and_mended(world: &World) -> R
     let size = json!({"size": "x"});
     scene.team.make(&counted.kind, "lamp", size).await;
     let own = counted.of(&scene.team, "lamp");
-    let advice = "correct spec.mutation, and try it with hawser render";
+    let advice = "correct spec.mutation. hawser render tries it";
     scene.blocks(Code::MutationFailed, advice, &[own]).await;
     let better = json!({"mutation": cel("value")});
     counted.republish(world, better).await?;
