@@ -17,7 +17,7 @@ use super::memory::{CopyRecord, Entry, Snapshot};
 use super::merge::{NOT_CONTENT, add_settings, merge, overwrite, string_map};
 use super::pass::{
     EntryUpdate, LinkDecision, Lookup, Pass, drop_foreign_finalizer, patch_uid, patch_version,
-    reason_of, stored_otherwise, unread, without_foreign_finalizers,
+    reason_of, stored_otherwise, unread, waiting_for_deletion, without_foreign_finalizers,
 };
 use super::pending::{PendingChange, effective, set};
 use super::reason::{Code, Reason};
@@ -458,17 +458,6 @@ pub(super) fn status_while_deleting(
         Ok(()) => turn,
         Err(reason) => LinkDecision::end(reason).of(key),
     }
-}
-
-/// The reason while an object is in deletion, with what holds it.
-pub(super) fn waiting_for_deletion(object: &Object) -> Reason {
-    let finalizers: Vec<&str> = object.finalizers().collect();
-    let detail = match &*finalizers {
-        [] => String::new(),
-        [one] => format!("finalizer {one}"),
-        several => format!("finalizers {}", several.join(", ")),
-    };
-    Reason::new(Code::WaitingForDeletion, detail)
 }
 
 /// The copy with exactly the desired content, and all its other fields unchanged; `None` if it has that content.

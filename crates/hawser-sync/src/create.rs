@@ -9,12 +9,14 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::object::Object;
 
-use super::content::waiting_for_deletion;
 use super::key::Key;
 use super::link::{Adoption, Identity, Link};
 use super::memory::{CopyRecord, Entry, Snapshot};
 use super::merge::{equals, merge};
-use super::pass::{EntryUpdate, LinkDecision, Lookup, Pass, add_finalizer, patch_version, unread};
+use super::pass::{
+    EntryUpdate, LinkDecision, Lookup, Pass, add_finalizer, patch_version, unread,
+    waiting_for_deletion,
+};
 use super::pending::PendingChange;
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};

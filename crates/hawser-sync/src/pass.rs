@@ -361,3 +361,14 @@ pub(super) fn patch_version(key: &Key, object: &Object, mut patch: Value) -> Req
     }
     patch_uid(key, object, patch)
 }
+
+/// The reason while an object is in deletion, with what holds it.
+pub(super) fn waiting_for_deletion(object: &Object) -> Reason {
+    let finalizers: Vec<&str> = object.finalizers().collect();
+    let detail = match &*finalizers {
+        [] => String::new(),
+        [one] => format!("finalizer {one}"),
+        several => format!("finalizers {}", several.join(", ")),
+    };
+    Reason::new(Code::WaitingForDeletion, detail)
+}

@@ -83,7 +83,6 @@ fn is_found_by_dry_runs(code: Code) -> bool {
         Code::WaitingForDeletion
             | Code::WaitingForNamespace
             | Code::WaitingForOthers
-            | Code::SourceNotQuiet
             | Code::NameConflict
             | Code::AdoptionRefused
             | Code::NameInvalid

@@ -284,7 +284,10 @@ impl WorkspaceView {
         let since = event?.since.to_string();
         let text = "the service is paused for this object";
         let found = ConsumerFinding::of(Code::Paused, text).since(Some(&since));
-        let found = found.advice("wait, or ask the provider when the pause ends");
+        let found = ConsumerFinding {
+            advice: None,
+            ..found
+        };
         Some((holds, found))
     }
 

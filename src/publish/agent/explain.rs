@@ -31,8 +31,8 @@ use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
-use hawser_sync::{Scope, Seen, Store as _};
-use kube_lang::object::Gvk;
+use hawser_sync::{Key, Scope, Seen, Store as _};
+use kube_lang::object::{Gvk, Object};
 
 /// The time limit for finding kcp, and then for filling the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -135,7 +135,7 @@ impl Explainer {
             return Err(ExplainError::Unlisted(unseen(&agent)));
         }
         let trials = Trials::new(&passes, &agent.router, &agent.publishing).await;
-        warn_of_other_agents(&agent, &planes).await;
+        warn_of_other_agents(&agent);
         Ok(Self {
             agent,
             passes,
@@ -362,32 +362,17 @@ async fn check_flags(planes: &Connections, options: &AgentOptions) -> Result<(),
 }
 
 /// Warns if all copies are another agent's: its name was probably meant.
-async fn warn_of_other_agents(agent: &Agent, planes: &Connections) {
+fn warn_of_other_agents(agent: &Agent) {
     let (own, running) = (&agent.options.agent_name, agent.dispatch.running());
-    if running
+    let copies = running
         .values()
-        .any(|publication| !publication.copies().is_empty())
-    {
+        .flat_map(|publication| publication.copies());
+    let name = |(_, copy): (Key, Arc<Object>)| copy.label(marks::AGENT_NAME).map(str::to_owned);
+    let names: BTreeSet<String> = copies.filter_map(name).collect();
+    if names.contains(own) {
         return;
     }
-    let mut others = BTreeSet::new();
-    for publication in running.values() {
-        let all = collection(
-            &publication.local_kind,
-            None,
-            &publication.plan.local_resource,
-        );
-        let path = format!(
-            "{all}?labelSelector={}&limit=1",
-            marks::AGENT_NAME.replace('/', "%2F")
-        );
-        if let Ok(list) = planes.service.ask(Call::get(path)).await
-            && let Some(other) = list["items"][0]["metadata"]["labels"][marks::AGENT_NAME].as_str()
-        {
-            others.insert(other.to_owned());
-        }
-    }
-    for other in others {
+    for other in names {
         tracing::warn!(
             "no copy belongs to the agent {own:?}, but copies belong to {other:?}: is --agent-name {other} meant?"
         );

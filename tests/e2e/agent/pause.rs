@@ -147,7 +147,8 @@ async fn a_consumers_pause_holds_its_object_until_it_ends(world: &World) -> Resu
     let object = explained(world, "lamp").await?;
     ensure!(object["reason"]["code"] == "Paused", "{object:#}");
     let pause = object["pauses"][0].as_str().unwrap_or_default();
-    ensure!(pause.ends_with("by anna: mission"), "{object:#}");
+    let told = "by anna: mission; annotations of the object";
+    ensure!(pause.ends_with(told), "{object:#}");
     let last = object["due"].as_array().and_then(|due| due.last());
     ensure!(
         last.is_some_and(|last| last["change"] == json!({"spec": {"size": 2}})),

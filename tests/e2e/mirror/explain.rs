@@ -66,6 +66,7 @@ impl Pair {
         let file = |name: &str| self.directory.path().join(name).display().to_string();
         vec![
             "-robot-name=r1".to_owned(),
+            "-namespaces=default,fleet".to_owned(),
             "-listen-address".to_owned(),
             "127.0.0.1:0".to_owned(),
             format!("-remote-kubeconfig={}", file("cloud")),
