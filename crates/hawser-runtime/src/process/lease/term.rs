@@ -71,6 +71,36 @@ impl Term {
         asked
     }
 
+    /// Takes a Lease that the caller has seen to be free; `None` if it has changed since. Takes at most half the renew
+    /// deadline.
+    pub(super) async fn take(&mut self, seen: Option<Value>) -> Result<Option<Instant>, String> {
+        let record = seen.as_ref().map(|lease| self.options.lock.read(lease));
+        let record = self.candidate.taken(record.as_ref(), &clock());
+        let limit = self.options.terms.renew_deadline / 2;
+        let taking = async {
+            match seen {
+                Some(lease) => self.write(lease, &record).await,
+                None => self.create(&record).await.map(Some),
+            }
+        };
+        let taken = timeout(limit, taking).await;
+        match taken.map_err(|_| format!("no answer within {limit:?}"))?? {
+            Some(AcquireResult::Held { sent }) => Ok(Some(sent)),
+            Some(AcquireResult::Theirs { .. } | AcquireResult::Failed { .. }) | None => Ok(None),
+        }
+    }
+
+    /// Deletes the Lease that this process wrote last.
+    pub(super) async fn delete(&self) -> Result<(), String> {
+        let uid = self.held.as_ref().map(|lease| &lease["metadata"]["uid"]);
+        let options = json!({"preconditions": {"uid": uid}});
+        let reply = self.call(Call::delete(self.path(), &options)).await?;
+        match reply.status {
+            404 | 409 => Ok(()),
+            _ => reply.ok().map(drop).map_err(|refusal| refusal.to_string()),
+        }
+    }
+
     /// Renews the Lease, held since `sent`, until that fails.
     pub(super) async fn keep(
         &mut self,
@@ -195,6 +225,7 @@ impl Term {
         record: &Record,
     ) -> Result<Option<AcquireResult>, String> {
         self.options.lock.write(record, &mut lease);
+        self.options.marks.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::put(self.path(), &lease)).await?;
         match reply.status {
@@ -216,6 +247,7 @@ impl Term {
             "metadata": {"namespace": namespace, "name": name},
         });
         self.options.lock.write(record, &mut lease);
+        self.options.marks.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::post(lock.all(namespace), &lease)).await?;
         self.written(&reply, sent)
