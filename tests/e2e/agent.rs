@@ -104,6 +104,7 @@ mod related;
 mod release;
 mod service;
 mod shapes;
+mod shards;
 mod stage;
 mod state;
 mod synced;

@@ -30,7 +30,7 @@ use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use hawser_runtime::controller::{ReverseIndex, SharedWatch, WatchRegistry, WatchSpec};
 use hawser_sync::Question;
-use hawser_sync::{FingerprintSource, Key, Report};
+use hawser_sync::{FingerprintSource, Key, Report, Scope};
 use kube_lang::object::{Gvk, Object};
 
 mod quiet;
@@ -108,6 +108,12 @@ impl RelatedShared {
         for (key, resource) in ends {
             names.register(&key.side, &key.kind, resource);
         }
+    }
+
+    /// The state of the object that has claims.
+    pub fn state_key(&self, sides: &Sides, owner: &ClaimOwner) -> Key {
+        let scope = Scope::new(&sides.service, &secret_kind(), "");
+        scope.key(Some(&self.namespace), &owner.memory)
     }
 
     /// All published kinds.

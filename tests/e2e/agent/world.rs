@@ -38,11 +38,20 @@ pub(super) const KCP_USER: &str = "agent-in-kcp";
 pub(super) const SERVICE_USER: &str = "agent-on-service";
 pub(super) const RENEWED_USER: &str = "agent-renewed";
 pub(super) const RENEWED_TOKEN: &str = "renewed-token";
+/// Whom it shows for each of several replicas, and their tokens.
+pub(super) const REPLICAS: [(&str, &str); 4] = [
+    ("replica-0", "replica-0-token"),
+    ("replica-1", "replica-1-token"),
+    ("replica-2", "replica-2-token"),
+    ("replica-3", "replica-3-token"),
+];
 /// Whom it shows for the consumer of a workspace.
 pub(super) const CONSUMER: &str = "consumer";
 const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
                       renewed-token,agent-renewed,3,\"agents\"\n\
-                      consumer-token,consumer,4,\"consumers\"\n";
+                      consumer-token,consumer,4,\"consumers\"\n\
+                      replica-0-token,replica-0,5,\"agents\"\nreplica-1-token,replica-1,6,\"agents\"\n\
+                      replica-2-token,replica-2,7,\"agents\"\nreplica-3-token,replica-3,8,\"agents\"\n";
 
 /// How often the pages of agents are looked through.
 const LOOK: Duration = Duration::from_millis(500);

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +37,7 @@ pub mod view;
 pub use assignment::shard_of;
 use assignment::{Moves, moves};
 pub use slots::{ShardChange, ShardWork, Shards};
-use view::{Declaration, LABEL, View, marks, member_name, shard_name};
+use view::{Declaration, LABEL, NOTE, View, marks, member_name, shard_name};
 
 /// The time limit for work on a shard that is released.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -80,6 +81,8 @@ pub struct ShardKeeper {
     presence: Presence,
     view: View,
     held: BTreeMap<usize, HeldShard>,
+    note: watch::Receiver<String>,
+    others: watch::Sender<BTreeMap<String, String>>,
     /// The last problem, which is logged once.
     problem: String,
 }
@@ -93,7 +96,14 @@ struct HeldShard {
 // === impl ShardKeeper ===
 
 impl ShardKeeper {
-    pub fn new(connection: Connection, options: ShardOptions, shards: &Arc<Shards>) -> Self {
+    /// Others see the note of this process, which sees theirs by identity.
+    pub fn new(
+        connection: Connection,
+        options: ShardOptions,
+        shards: &Arc<Shards>,
+        note: watch::Receiver<String>,
+        others: watch::Sender<BTreeMap<String, String>>,
+    ) -> Self {
         let count = shards.count();
         let member = member_name(&options.name, &options.identity);
         Self {
@@ -107,6 +117,8 @@ impl ShardKeeper {
             options,
             shards: Arc::clone(shards),
             held: BTreeMap::new(),
+            note,
+            others,
             problem: String::new(),
         }
     }
@@ -148,7 +160,8 @@ impl ShardKeeper {
     /// Looks once; returns whether a shard was taken.
     async fn round(&mut self) -> Result<bool, String> {
         self.drop_lost();
-        self.presence.show().await?;
+        let note = self.note.borrow().clone();
+        self.presence.show(NOTE, &note).await?;
         let asked = Instant::now();
         let leases = list(&self.connection, &self.options).await?;
         let leases = leases.ok_or_else(|| {
@@ -158,6 +171,12 @@ impl ShardKeeper {
         let now = Instant::now();
         self.view.leases.observe(leases, now);
         self.problem.clear();
+        let notes = self.view.notes(&self.options.identity, now);
+        self.others.send_if_modified(|others| {
+            let differs = *others != notes;
+            *others = notes;
+            differs
+        });
         let declaration = self.view.declaration();
         if declaration == Declaration::Other {
             if !self.held.is_empty() {

@@ -23,8 +23,9 @@ impl Presence {
         }
     }
 
-    /// Renews it once.
-    pub async fn show(&mut self) -> Result<(), String> {
+    /// Renews it once, with an annotation.
+    pub async fn show(&mut self, name: &'static str, note: &str) -> Result<(), String> {
+        self.term.annotate(name, note);
         match self.term.ask().await {
             AcquireResult::Held { .. } => Ok(()),
             AcquireResult::Theirs { holder } => Err(format!("{holder} holds it")),

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::fence::Fence;
-use super::options::LeaseOptions;
+use super::options::{LeaseOptions, Marks};
 use super::record::{Candidate, Record, Step};
 use crate::cluster::connection::{Call, CallClass, Connection, Reply};
 
@@ -17,6 +17,7 @@ pub(super) struct Term {
     connection: Connection,
     options: Arc<LeaseOptions>,
     candidate: Candidate,
+    marks: Marks,
     /// The Lease as this process last wrote it.
     held: Option<Value>,
 }
@@ -50,9 +51,15 @@ impl Term {
         Self {
             connection,
             candidate: Candidate::new(options.identity.clone(), options.terms.duration),
+            marks: options.marks.clone(),
             options,
             held: None,
         }
+    }
+
+    /// Writes an annotation with the Lease from now on.
+    pub(super) fn annotate(&mut self, name: &'static str, text: &str) {
+        self.marks.annotations.insert(name, text.to_owned());
     }
 
     /// Tries once to acquire the Lease, for at most half the renew deadline.
@@ -225,7 +232,7 @@ impl Term {
         record: &Record,
     ) -> Result<Option<AcquireResult>, String> {
         self.options.lock.write(record, &mut lease);
-        self.options.marks.write(&mut lease);
+        self.marks.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::put(self.path(), &lease)).await?;
         match reply.status {
@@ -247,7 +254,7 @@ impl Term {
             "metadata": {"namespace": namespace, "name": name},
         });
         self.options.lock.write(record, &mut lease);
-        self.options.marks.write(&mut lease);
+        self.marks.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::post(lock.all(namespace), &lease)).await?;
         self.written(&reply, sent)

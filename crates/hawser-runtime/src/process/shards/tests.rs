@@ -31,18 +31,25 @@ struct Process {
     shards: Arc<Shards>,
     stop: CancellationToken,
     keeper: JoinHandle<()>,
+    notes: watch::Receiver<BTreeMap<String, String>>,
+    _note: watch::Sender<String>,
     _changes: tokio::sync::mpsc::UnboundedReceiver<ShardChange>,
 }
 
 impl Process {
     fn start(ground: &Ground, identity: &str, count: usize, terms: Terms) -> Self {
         let (shards, changes) = Shards::new(count);
-        let keeper = ShardKeeper::new(ground.service.clone(), options(identity, terms), &shards);
+        let (note, told) = watch::channel(format!("from {identity}"));
+        let (heard, notes) = watch::channel(BTreeMap::new());
+        let connection = ground.service.clone();
+        let keeper = ShardKeeper::new(connection, options(identity, terms), &shards, told, heard);
         let stop = CancellationToken::new();
         Self {
             shards,
             keeper: tokio::spawn(keeper.run(stop.clone())),
             stop,
+            notes,
+            _note: note,
             _changes: changes,
         }
     }
@@ -123,6 +130,8 @@ async fn shards_are_spread_and_move_to_those_that_join_and_from_those_that_leave
     let before = first.shards.held();
     let second = Process::start(&ground, "h_2", 6, LONG);
     until(|| first.held() == 3 && second.held() == 3).await;
+    let of_second = BTreeMap::from([("h_2".to_owned(), "from h_2".to_owned())]);
+    until(|| *first.notes.borrow() == of_second).await;
     let third = Process::start(&ground, "h_3", 6, LONG);
     until(|| first.held() == 2 && second.held() == 2 && third.held() == 2).await;
     assert!(

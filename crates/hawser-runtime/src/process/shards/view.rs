@@ -3,7 +3,7 @@
 //! Every Lease names its holder and the number of shards that this holder knows, in one annotation. It counts only
 //! together with that holder: a process that knows nothing of shards leaves the annotation of the last one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,6 +15,8 @@ use crate::process::lease::{LeaseObserver, Marks};
 pub const LABEL: &str = "hawser.dev/lease-group";
 /// The annotation with the number of shards and the holder: `3/host_uuid`.
 const ANNOTATION: &str = "hawser.dev/shards";
+/// The annotation by which a process tells the others something.
+pub(super) const NOTE: &str = "hawser.dev/note";
 /// The longest value of a label.
 const LONGEST: usize = 63;
 
@@ -100,6 +102,21 @@ impl View {
             (self.declared(lease, holder) == Some(self.count)).then(|| holder.to_owned())
         });
         there.collect()
+    }
+
+    /// What the others that are there tell, by identity.
+    pub(super) fn notes(&self, me: &str, now: Instant) -> BTreeMap<String, String> {
+        let names = self.leases.names();
+        let members = names.filter(|lease| self.suffix(lease).is_some_and(is_member));
+        let notes = members.filter_map(|lease| {
+            let holder = self
+                .leases
+                .holder(lease, now)
+                .filter(|holder| *holder != me)?;
+            let note = self.leases.object(lease)?["metadata"]["annotations"][NOTE].as_str()?;
+            Some((holder.to_owned(), note.to_owned()))
+        });
+        notes.collect()
     }
 
     /// The holder of each shard, if it may be alive.
