@@ -218,7 +218,7 @@ fn connect(args: &RbacArgs) -> Result<Servers, RbacFailed> {
     let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
     // A review is a request that stores nothing.
     let fence = Fence::always_open();
-    let planes = Connections::connect(&options, &Arc::new(Metrics::new()), fence.guard(), &apart)?;
+    let planes = Connections::connect(&options, &Arc::new(Metrics::new()), &fence.guard(), &apart)?;
     Ok(Servers {
         planes,
         options,

@@ -146,21 +146,26 @@ impl Dispatch {
         }
     }
 
-    /// Another replica may work on a shard from now on: drops the queue entries and notes of its workspaces. The claims
-    /// of their objects are those that their states record.
+    /// Another replica may work on a shard from now on: drops the queue entries and notes of its workspaces.
     pub fn closed(&self, shard: usize) {
         let is_meant = |cluster: &str| self.share.shard(cluster) == Some(shard);
         self.subjects.forget(|id| is_meant(&id.cluster));
         for publication in self.running().values() {
             publication.forget_where(is_meant);
         }
+        self.leave_claims(is_meant);
+    }
+
+    /// Other replicas have passes over the objects of these workspaces: their claims are those that their states record.
+    pub fn leave_claims(&self, is_meant: impl Fn(&str) -> bool) {
         for owner in self.related.ledger().leave_to_memories(is_meant) {
             let key = self.related.state_key(&self.sides, &owner);
             match self.cache.get(&key) {
                 Seen::Present(object) => {
                     let what = ChangeType::Initial;
                     let change = Change { what, key, object };
-                    self.related.learn_claims(&self.sides, &change, &self.names);
+                    self.related
+                        .learn_claims(&self.sides, &change, &self.names, &self.share);
                 }
                 Seen::Absent => self.related.ledger().remembered_nothing(&owner),
                 Seen::Unknown => {}
@@ -264,7 +269,8 @@ impl Dispatch {
         }
         // Claims are learned from watch events only: a pass has recorded those of its own writes.
         if is_local && by.is_none() {
-            self.related.learn_claims(&self.sides, change, &self.names);
+            self.related
+                .learn_claims(&self.sides, change, &self.names, &self.share);
         }
         for publication in self.running().values() {
             for id in publication.concerned(source, change) {

@@ -109,7 +109,7 @@ impl Explainer {
         let planes = Connections::connect(
             &options,
             &metrics.metrics,
-            Fence::closed().guard(),
+            &Fence::closed().guard(),
             &dedicated,
         )?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;

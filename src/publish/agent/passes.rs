@@ -240,6 +240,12 @@ impl PassDialect for ObjectPass {
     fn settled(&self, ended: &FinishedPass<'_>) -> queue::Outcome {
         // Another replica may be at work on it already, and notes of this one would stay.
         if self.work.check().is_err() {
+            let cluster = &self.id.cluster;
+            if !self.passes.dispatch.share.has(cluster) {
+                self.passes
+                    .dispatch
+                    .leave_claims(|other| *other == **cluster);
+            }
             return queue::Outcome::Settled;
         }
         let (publication, id, report) = (&self.publication, &self.id, ended.report);

@@ -96,7 +96,7 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     };
     let (share, shards) = share(&options);
     let guard = share.guard(&fence);
-    let planes = Connections::connect(&options, &metrics.metrics, guard, &dedicated)?;
+    let planes = Connections::connect(&options, &metrics.metrics, &guard, &dedicated)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         located = locate(&planes.kcp, &options.slice) => located?,
@@ -194,7 +194,7 @@ impl Connections {
     pub fn connect(
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
-        guard: Arc<WriteGuard>,
+        guard: &Arc<WriteGuard>,
         dedicated: &DedicatedThread,
     ) -> Result<Self, AgentError> {
         let service = Source::find(&options.service_cluster, &Environment::of_process())?;
@@ -205,7 +205,7 @@ impl Connections {
             let limits = Limits {
                 in_flight,
                 observer: Some(Arc::new(observer)),
-                guard: Some(Arc::clone(&guard)),
+                guard: Some(Arc::clone(guard)),
                 traces: options.trace_context,
                 ..Limits::default()
             };
@@ -516,8 +516,10 @@ impl Agent {
         };
         work.end().await;
         released.cancel();
-        lifecycle::release_shards(keeper).await;
-        lifecycle::release(leadership).await;
+        tokio::join!(
+            lifecycle::release_shards(keeper),
+            lifecycle::release(leadership)
+        );
         ended
     }
 

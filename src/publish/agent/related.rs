@@ -15,6 +15,7 @@ use tracing::{info, warn};
 use super::publication::{Publication, SubjectId, local_feed, namespace_kind, secret_kind};
 use super::publishing::Publishing;
 use super::router::ResourceNames;
+use super::share::Share;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
@@ -68,7 +69,16 @@ impl RelatedShared {
 
     /// Adds the claims of a memory until its subject has had a pass. Requests find the kinds of these claims, even if
     /// no entry names them any more.
-    pub fn learn_claims(&self, sides: &Sides, change: &Change, names: &ResourceNames) {
+    ///
+    /// A memory without related objects ends the claims of a subject of another replica. Those of a subject of this one
+    /// may be of a pass that has not recorded them yet.
+    pub fn learn_claims(
+        &self,
+        sides: &Sides,
+        change: &Change,
+        names: &ResourceNames,
+        share: &Share,
+    ) {
         let secret = &change.object;
         let is_ours = change.key.kind == secret_kind()
             && change.key.namespace.as_ref() == Some(&self.namespace);
@@ -89,7 +99,13 @@ impl RelatedShared {
         };
         let ends: Vec<_> = match change.what {
             ChangeType::Gone => Vec::new(),
-            _ if !memory::codec::has_related(secret) => return,
+            _ if !memory::codec::has_related(secret) => {
+                if !share.has(cluster) {
+                    let by = claim_owner(secret, &remote);
+                    self.ledger.remembered_nothing(&by);
+                }
+                return;
+            }
             ChangeType::Initial | ChangeType::Changed => memory::codec::copies(secret)
                 .iter()
                 .filter_map(|(id, copy)| {

@@ -243,10 +243,10 @@ impl<'w> Scene<'w> {
 
 /// A replica with this number of shards; 1 stands for none.
 async fn replica(world: &World, number: usize, shards: usize) -> Result<Replica> {
-    Ok(spawn(world, number, |launch| {
+    spawn(world, number, |launch| {
         launch.arg(format!("--shards={shards}"))
     })
-    .await?)
+    .await
 }
 
 async fn spawn(
@@ -431,7 +431,8 @@ async fn the_page_and_the_metrics_tell_which_shards_a_replica_has(world: &World)
             "{metrics}"
         );
         let (_, overview) = super::process::page(&page, "/overview.json").await?;
-        let overview: Value = serde_json::from_str(&overview)?;
+        let (_, overview) = overview.split_once("\r\n\r\n").context("no body")?;
+        let overview: Value = serde_json::from_str(overview)?;
         ensure!(
             overview["shards"] == json!({"count": 3, "held": [0, 1, 2]}),
             "{overview}"

@@ -293,7 +293,9 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         for hold in &mut self.holds {
             let left = hold.keys.iter().filter(|(_, tenant)| is_meant(tenant));
             let left: Vec<K> = left.map(|(key, _)| key.clone()).collect();
-            left.iter().for_each(|key| hold.withdraw(key));
+            for key in &left {
+                hold.withdraw(key);
+            }
         }
         self.prune(now);
     }

@@ -222,7 +222,7 @@ impl ShardKeeper {
             if !held.is_open && held.taken <= asked {
                 held.is_open = true;
                 self.shards.open(*shard, held.leadership.fence());
-                tracing::info!(shard, "works on a shard");
+                tracing::info!(shard, "took a shard");
             }
         }
     }

@@ -107,6 +107,24 @@ async fn until(mut is_so: impl FnMut() -> bool) {
     .await;
 }
 
+/// Waits until a process has looked this often.
+async fn looks(ground: &Ground, member: &str, times: usize) {
+    let path = format!("{LEASES}/{NAME}.replica-{member}");
+    let shown = async || {
+        let reply = ground.service.call(Call::get(&*path)).await.unwrap();
+        reply.ok().unwrap_or_default()["spec"]["renewTime"].clone()
+    };
+    for _ in 0..times {
+        let before = shown().await;
+        in_time(async {
+            while shown().await == before {
+                sleep(PAUSE).await;
+            }
+        })
+        .await;
+    }
+}
+
 /// The names of all Leases.
 async fn names(ground: &Ground) -> Vec<String> {
     let list = ground.service.ask(Call::get(LEASES)).await.unwrap();
@@ -122,7 +140,7 @@ async fn shards_are_spread_and_move_to_those_that_join_and_from_those_that_leave
     let ground = Ground::start().await;
     let first = Process::start(&ground, "h_1", 6, LONG);
     // Nothing is opened before there is a leader that has the same number.
-    sleep(LONG.retry * 3).await;
+    looks(&ground, "1", 3).await;
     assert_eq!(first.held(), 0);
     declare(&ground, "h_1", 6).await;
     until(|| first.held() == 6).await;
@@ -238,7 +256,7 @@ async fn processes_with_another_number_of_shards_wait_for_each_other() {
             (&five, &three)
         };
         if count == 5 {
-            sleep(LONG.retry * 3).await;
+            looks(&ground, "4", 3).await;
             assert_eq!(
                 held(&five),
                 0,
@@ -285,7 +303,7 @@ async fn a_leader_without_shards_works_when_all_shards_are_released() {
         let (service, alone) = (ground.service.clone(), alone.clone());
         tokio::spawn(async move { await_no_shards(&service, &alone).await })
     };
-    sleep(LONG.retry * 3).await;
+    looks(&ground, "1", 3).await;
     assert!(!waits.is_finished());
     // It leads, and does not know the annotation that the last leader left.
     let leads = json!({"spec": {"holderIdentity": "h_9"}});
