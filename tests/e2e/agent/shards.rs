@@ -22,6 +22,8 @@ on_the_playground!(
     the_page_and_the_metrics_tell_which_shards_a_replica_has,
 );
 
+on_our_ground!(replicas_share_workspaces_with_the_rights_that_are_printed_for_shards);
+
 /// The workspaces of each test.
 const TEAMS: usize = 6;
 
@@ -514,5 +516,68 @@ async fn deletions_are_a_mass_among_the_workspaces_of_the_replica(world: &World)
         }
     }
     world.await_conditions(&scene.published).await;
+    Ok(())
+}
+
+async fn replicas_share_workspaces_with_the_rights_that_are_printed_for_shards(
+    world: &World,
+) -> Result<()> {
+    let kind = world.gadgets().await?;
+    let published = world.publish(&kind, json!({})).await?;
+    let document = world.published(&published, &kind, json!({}));
+    world.authorize_with(&document, &["--with-shards"]).await?;
+    let start = || {
+        let launch = world.launch()?.arg("--enable-leader-election");
+        launch.arg("--shards=3").spawn()
+    };
+    let replicas = [start()?, start()?];
+    world.await_published(&published).await;
+    let leases = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector=hawser.dev/lease-group=syncagent.{}",
+        world.namespace, world.agent
+    );
+    let holders = async || -> Result<BTreeMap<String, String>> {
+        let leases = world.service.list(&leases).await?;
+        let holder = |lease: &Value| {
+            let name = lease["metadata"]["name"].as_str()?.to_owned();
+            let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+            Some((name, holder.to_owned()))
+        };
+        Ok(leases.iter().filter_map(holder).collect())
+    };
+    let of_shards = |all: &BTreeMap<String, String>| -> BTreeSet<String> {
+        let shards = all.iter().filter(|(name, _)| name.contains(".shard-"));
+        shards.map(|(_, holder)| holder.clone()).collect()
+    };
+    eventually(SOON, "both have shards", async || {
+        let all = holders().await?;
+        // The leader's, three shards and two replicas.
+        ensure!(all.len() == 6, "{all:?}");
+        let of_shards = of_shards(&all);
+        ensure!(of_shards.len() == 2 && !of_shards.contains(""), "{all:?}");
+        Ok(())
+    })
+    .await;
+    for number in 0..3 {
+        let team = world.team(&format!("team{number}")).await?;
+        world.await_marker(&kind, &team).await;
+    }
+    world.await_conditions(&published).await;
+
+    let [first, second] = replicas;
+    // It deletes what the other one leaves when it is killed, and its own when it is stopped.
+    first.kill().await?;
+    eventually(SOON, "one has all shards", async || {
+        let all = holders().await?;
+        ensure!(all.len() == 5 && of_shards(&all).len() == 1, "{all:?}");
+        Ok(())
+    })
+    .await;
+    second.stop(SOON).await?;
+    let all = holders().await?;
+    ensure!(
+        all.len() == 4 && all.values().all(String::is_empty),
+        "{all:?}"
+    );
     Ok(())
 }

@@ -270,6 +270,11 @@ impl World {
 
     /// Gives the agent the roles that `hawser rbac` prints for a published resource, if these are all that it has.
     pub(super) async fn authorize(&self, published: &Value) -> Result<()> {
+        self.authorize_with(published, &[]).await
+    }
+
+    /// The same with more flags for `hawser rbac`.
+    pub(super) async fn authorize_with(&self, published: &Value, more: &[&str]) -> Result<()> {
         if !matches!(self.ground, Ground::Ours | Ground::Apart) {
             return Ok(());
         }
@@ -281,7 +286,8 @@ impl World {
             .map(|file| format!("--filename={}", file.display()))
             .collect();
         let args = ["rbac", "--side=service", "--output=json"].into_iter();
-        let args: Vec<&str> = args.chain(files.iter().map(String::as_str)).collect();
+        let args = args.chain(files.iter().map(String::as_str));
+        let args: Vec<&str> = args.chain(more.iter().copied()).collect();
         let (succeeds, list, _) = self.command(&args).await?;
         // What cannot be published needs no rights.
         if !succeeds {
