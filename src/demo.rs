@@ -195,6 +195,7 @@ fn options(story: &Walkthrough<'_>) -> AgentOptions {
         selector: Selector::everything(),
         disabled: BTreeSet::new(),
         leader_election: LeaderElection::Off,
+        shards: NonZeroUsize::MIN,
         service_cluster: Lookup {
             kubeconfig: Some(story.service_kubeconfig.clone()),
             ..Lookup::default()

@@ -70,6 +70,15 @@ pub(super) struct AgentArgs {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_leader_election: bool,
 
+    /// Number of parts in which the replicas share the workspaces
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        allow_hyphen_values = true
+    )]
+    shards: usize,
+
     /// Listen address for metrics; 0 disables
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8085")]
     #[arg(allow_hyphen_values = true)]
@@ -208,6 +217,7 @@ impl AgentArgs {
                 .flat_map(|Names(names)| names)
                 .collect(),
             leader_election: self.enable_leader_election,
+            shards: Some(self.shards),
             metrics_address: self.metrics_address,
             health_address: self.health_address.unwrap_or_default(),
             page_address: self.page_address,

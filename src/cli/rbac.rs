@@ -70,6 +70,10 @@ pub(super) struct RbacArgs {
     #[arg(long)]
     without_leader_election: bool,
 
+    /// Add the rights for an agent with --shards
+    #[arg(long, conflicts_with = "without_leader_election")]
+    with_shards: bool,
+
     /// Name of the APIExport [default: as in kcp, or that of the slice]
     #[arg(long, value_name = "NAME")]
     apiexport: Option<String>,
@@ -174,6 +178,7 @@ async fn act(args: RbacArgs) -> Result<(String, ExitCode), RbacFailed> {
             .unwrap_or_else(|| slice.clone()),
         slice,
         elects_leader: !args.without_leader_election,
+        has_shards: args.with_shards,
     };
     let published = published(&args, servers.as_ref()).await?;
     let needed = rights::needed(&agent, &published);
@@ -213,7 +218,7 @@ fn connect(args: &RbacArgs) -> Result<Servers, RbacFailed> {
     let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
     // A review is a request that stores nothing.
     let fence = Fence::always_open();
-    let planes = Connections::connect(&options, &Arc::new(Metrics::new()), &fence, &apart)?;
+    let planes = Connections::connect(&options, &Arc::new(Metrics::new()), &fence.guard(), &apart)?;
     Ok(Servers {
         planes,
         options,

@@ -148,6 +148,7 @@ pub async fn run(
         identity: lease::identity(),
         terms: settings.terms,
         fence: fence.clone(),
+        marks: lease::Marks::default(),
         metrics: Arc::clone(&numbers.metrics),
     };
     let leadership = tokio::select! {

@@ -18,11 +18,13 @@
 //! | [`adopt`] | objects in the places of copies, for a plan |
 //! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
+//! | [`holds`] | held deletions of other replicas |
 //! | [`retraction`] | the checks before anything is deleted |
 //! | [`workspaces`], [`bindings`] | the bound workspaces, and the endpoint of each |
 //! | [`publication`] | one running published resource |
 //! | [`related`] | the kinds, feeds and reverse index of related objects |
 //! | [`dispatch`] | maps watch events to subjects in the queue |
+//! | [`share`] | the workspaces that this replica works on |
 //! | [`passes`] | the subject of a pass, and the notes after it |
 //! | `drift` | fields of copies that other writers changed |
 //! | [`observing`] | metrics that are polled |
@@ -37,6 +39,7 @@
 //! | [`review`] | asks the servers which rights the agent lacks |
 //! | [`router`] | the endpoints of the engine's requests |
 //! | [`process`] | the whole process, from start to end |
+//! | `work` | the tasks of a running agent, and how they end |
 
 pub mod adopt;
 pub mod approvals;
@@ -51,6 +54,7 @@ pub mod events;
 pub mod explain;
 mod explained;
 pub mod export;
+pub mod holds;
 mod kinds;
 mod notices;
 mod numbers;
@@ -71,11 +75,13 @@ pub mod retraction;
 pub mod review;
 pub mod router;
 pub mod schemas;
+pub mod share;
 pub mod startup;
 pub mod sweep;
 pub mod switch;
 mod synced;
 mod trial;
+mod work;
 pub mod workspaces;
 
 #[cfg(test)]

@@ -57,6 +57,8 @@ pub struct AgentNeeds {
     pub slice: String,
     pub export: String,
     pub elects_leader: bool,
+    /// Whether replicas share the workspaces.
+    pub has_shards: bool,
 }
 
 /// The properties of a published kind that rights depend on.
@@ -181,6 +183,11 @@ fn of_agent(agent: &AgentNeeds, needs: &mut GroupedRights) {
         let purpose = "no leader is elected";
         let verbs = ["get", "create", "update"].map(|verb| (verb, purpose));
         needs.add(own, leases, &verbs);
+        if agent.has_shards {
+            let sees = ("list", "no replica takes a shard");
+            let cleans = ("delete", "leases of replicas that are gone stay");
+            needs.add(own, leases, &[sees, cleans]);
+        }
         let events = ("", "events", None);
         needs.add(
             own,

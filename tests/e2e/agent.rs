@@ -116,6 +116,7 @@ mod related;
 mod release;
 mod service;
 mod shapes;
+mod shards;
 mod stage;
 mod state;
 mod synced;

@@ -160,6 +160,7 @@ async fn the_agent_knows_every_flag_that_the_chart_sets() -> Result<()> {
         "kubeconfigCAFileOverride=/ca.crt",
         "publishedResourceSelector=tier in (gold)",
         "disabledControllers={sync}",
+        "shards=6",
     ]);
     let older = ["kcpKubeconfig=kcp", "apiExportName=example.org"];
     for values in [&all[..], &older] {

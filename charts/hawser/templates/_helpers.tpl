@@ -75,6 +75,9 @@ app.kubernetes.io/instance: {{ include "hawser.agent" . | quote }}
 {{- define "hawser.args" -}}
 {{- $args := list "--namespace=$(POD_NAMESPACE)" -}}
 {{- $args = append $args (printf "--enable-leader-election=%s" (toString .Values.enableLeaderElection)) -}}
+{{- if gt (int .Values.shards) 1 -}}
+{{- $args = append $args (printf "--shards=%d" (int .Values.shards)) -}}
+{{- end -}}
 {{- $args = append $args (include "hawser.endpointFlag" .) -}}
 {{- $args = append $args "--agent-name=$(AGENT_NAME)" -}}
 {{- $args = append $args "--kcp-kubeconfig=/etc/api-syncagent/kcp/kubeconfig" -}}

@@ -41,6 +41,9 @@ pub struct Overview {
     pub name: String,
     pub version: String,
     pub role: Role,
+    /// The shards of a process that shares its work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shards: Option<ShardsOverview>,
     /// The time of this overview.
     pub time: String,
     pub uptime_seconds: u64,
@@ -64,13 +67,45 @@ pub enum Role {
     Starting,
     Standby,
     Leading,
+    /// Shares the work of the leader.
+    Sharing,
+}
+
+/// The shards that a process works on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShardsOverview {
+    pub count: usize,
+    pub held: Vec<usize>,
+}
+
+impl ShardsOverview {
+    /// In words: `shards 0, 4 of 6`.
+    pub fn text(&self) -> String {
+        let held: Vec<String> = self.held.iter().map(ToString::to_string).collect();
+        match &*held {
+            [] => format!("no shards of {}", self.count),
+            held => format!("shards {} of {}", held.join(", "), self.count),
+        }
+    }
+}
+
+impl Overview {
+    /// The role of the process, with its shards.
+    pub fn role_text(&self) -> String {
+        let role = self.role.as_str();
+        match &self.shards {
+            Some(shards) => format!("{role}, {}", shards.text()),
+            None => role.to_owned(),
+        }
+    }
 }
 
 impl Role {
     /// Why the process knows no objects that are out of sync, if it does not lead.
     pub fn ignorance(self) -> Option<&'static str> {
         match self {
-            Self::Leading => None,
+            Self::Leading | Self::Sharing => None,
             Self::Standby => {
                 Some("This process is a standby. Only the leader knows what is out of sync.")
             }
@@ -83,6 +118,7 @@ impl Role {
             Self::Starting => "starting",
             Self::Standby => "standby",
             Self::Leading => "leading",
+            Self::Sharing => "sharing",
         }
     }
 }
@@ -167,6 +203,9 @@ pub struct ObjectAnswer {
     /// The name of the process.
     pub agent: String,
     pub role: Role,
+    /// Another process works on the object.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// `None` if the object is in sync, or not one of this process.
     pub attempts: Option<AttemptsOverview>,
 }

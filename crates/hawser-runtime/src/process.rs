@@ -9,6 +9,7 @@
 //! | [`logging`] | one line for each event on stderr, as JSON or for people |
 //! | [`metrics`] | the metrics and their text format |
 //! | [`serve`] | the pages for metrics and probes |
+//! | [`shards`] | work that several processes share |
 //! | [`shutdown`] | signals, and the time limit of the shutdown |
 
 pub mod dedicated_thread;
@@ -16,4 +17,5 @@ pub mod lease;
 pub mod logging;
 pub mod metrics;
 pub mod serve;
+pub mod shards;
 pub mod shutdown;

@@ -32,6 +32,7 @@ const FLAGS: &[&str] = &[
     "--workspace-cache-mib",
     "--longest-consumer-pause",
     "--trace-context",
+    "--shards",
 ];
 
 fn parse(args: &[&str]) -> Result<AgentArgs, clap::Error> {

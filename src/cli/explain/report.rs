@@ -36,7 +36,12 @@ pub(super) async fn attempts<'o>(
             let other = answer.agent;
             return Err(format!("{page} is the page of {other:?}, not of {name:?}"));
         }
-        if answer.role != Role::Leading {
+        if answer.elsewhere {
+            return Err(format!(
+                "{page} is the page of a replica that does not hold the shard of the workspace"
+            ));
+        }
+        if !matches!(answer.role, Role::Leading | Role::Sharing) {
             return Err(format!(
                 "{page} is the page of a process that does not lead"
             ));

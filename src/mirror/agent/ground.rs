@@ -17,7 +17,7 @@ use super::planes::{MirrorConnections, PlaneConfig};
 use super::syncer::{SyncerConfig, WORKERS};
 use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings};
 use hawser_runtime::cluster::brake::BrakeOptions;
-use hawser_runtime::cluster::connection::{Call, Connection, Guard, Limits};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits, WriteGuard};
 use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::process::lease::Fence;
 use kcp_playground::Playground;
@@ -182,7 +182,7 @@ impl Clusters {
     async fn planes(
         &self,
         numbers: &Arc<MirrorMetrics>,
-        guard: Option<Arc<Guard<'static>>>,
+        guard: Option<Arc<WriteGuard>>,
     ) -> MirrorConnections {
         let ends = PlaneConfig {
             cloud: config(self.cloud.service_kubeconfig()).await,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::link::Link;
 use super::numbers::{Location, MirrorMetrics};
 use crate::mirror::definition::Plane;
-use hawser_runtime::cluster::connection::{ConnectError, Connection, Guard, Limits, Observer};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, Observer, WriteGuard};
 
 /// The `User-Agent`, under which API servers record the owner of a field.
 const AGENT: &str = concat!("cr-syncer/v", env!("CARGO_PKG_VERSION"), " (hawser)");
@@ -27,7 +27,7 @@ pub struct PlaneConfig {
     pub per_second: Option<NonZeroU32>,
     pub traces: bool,
     /// Asked before each write.
-    pub guard: Option<Arc<Guard<'static>>>,
+    pub guard: Option<Arc<WriteGuard>>,
 }
 
 impl MirrorConnections {

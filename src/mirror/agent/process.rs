@@ -21,7 +21,7 @@ use super::way::{Proxies, RouteError};
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 use hawser_runtime::cluster::brake::BrakeOptions;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use hawser_runtime::cluster::connection::{ConnectError, Guard};
+use hawser_runtime::cluster::connection::{ConnectError, WriteGuard};
 use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::overview::site::{OverviewSite, bind_page};
@@ -124,7 +124,7 @@ impl Connected {
     pub(super) fn new(
         options: &MirrorOptions,
         numbers: &Arc<MirrorMetrics>,
-        guard: Option<Arc<Guard<'static>>>,
+        guard: Option<Arc<WriteGuard>>,
     ) -> Result<Self, MirrorError> {
         let lookup = kubeconfig(options.kubeconfig.as_ref());
         let (robot_watched, robot) =

@@ -12,11 +12,13 @@ use super::passes::WORKERS;
 use super::publication::{Publication, SERVICE, SubjectId};
 use super::related::RelatedShared;
 use super::router::ResourceNames;
+use super::share::Share;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, SourceId, Table};
 use hawser_runtime::cluster::feed::EventHandler;
 use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_runtime::controller::Subjects;
+use hawser_sync::{Seen, Store as _};
 use kube_lang::object::Gvk;
 
 /// An event of a control object.
@@ -34,6 +36,8 @@ pub struct Dispatch {
     running: RwLock<Arc<RunningPublications>>,
     /// Whether passes run. A standby queues nothing.
     at_work: AtomicBool,
+    /// The workspaces whose objects are queued.
+    pub share: Share,
     events: mpsc::UnboundedSender<ControlEvent>,
     /// The state of related objects that published resources share.
     pub related: Arc<RelatedShared>,
@@ -52,6 +56,7 @@ impl Dispatch {
         names: &Arc<ResourceNames>,
         control: Vec<Arc<Gvk>>,
         namespace: &str,
+        share: Share,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<ControlEvent>) {
         let (events, receiver) = mpsc::unbounded_channel();
         let dispatch = Self {
@@ -60,6 +65,7 @@ impl Dispatch {
             subjects: Subjects::new(Queue::new(WORKERS)),
             running: RwLock::default(),
             at_work: AtomicBool::new(false),
+            share,
             events,
             related: Arc::new(RelatedShared::new(namespace)),
             names: Arc::clone(names),
@@ -124,6 +130,46 @@ impl Dispatch {
         };
         for publication in self.running().values() {
             self.initial(publication, &source, Some(cluster));
+        }
+    }
+
+    /// This replica works on a shard from now on: queues all objects of its workspaces.
+    pub fn opened(&self, shard: usize) {
+        for publication in self.running().values() {
+            for source in publication.synced_endpoints() {
+                let subjects = publication.subjects(&source, None).into_iter();
+                let is_meant = |id: &SubjectId| self.share.shard(&id.cluster) == Some(shard);
+                for id in subjects.filter(is_meant) {
+                    self.add(id, Urgency::Initial);
+                }
+            }
+        }
+    }
+
+    /// Another replica may work on a shard from now on: drops the queue entries and notes of its workspaces.
+    pub fn closed(&self, shard: usize) {
+        let is_meant = |cluster: &str| self.share.shard(cluster) == Some(shard);
+        self.subjects.forget(|id| is_meant(&id.cluster));
+        for publication in self.running().values() {
+            publication.forget_where(is_meant);
+        }
+        self.leave_claims(is_meant);
+    }
+
+    /// Other replicas have passes over the objects of these workspaces: their claims are those that their states record.
+    pub fn leave_claims(&self, is_meant: impl Fn(&str) -> bool) {
+        for owner in self.related.ledger().leave_to_memories(is_meant) {
+            let key = self.related.state_key(&self.sides, &owner);
+            match self.cache.get(&key) {
+                Seen::Present(object) => {
+                    let what = ChangeType::Initial;
+                    let change = Change { what, key, object };
+                    self.related
+                        .learn_claims(&self.sides, &change, &self.names, &self.share);
+                }
+                Seen::Absent => self.related.ledger().remembered_nothing(&owner),
+                Seen::Unknown => {}
+            }
         }
     }
 
@@ -222,7 +268,8 @@ impl Dispatch {
             return;
         }
         if is_local {
-            self.related.learn_claims(&self.sides, change, &self.names);
+            self.related
+                .learn_claims(&self.sides, change, &self.names, &self.share);
         }
         for publication in self.running().values() {
             for id in publication.concerned(source, change) {
@@ -245,6 +292,10 @@ impl Dispatch {
         let publication = self.publication(&id.publication);
         if let Some(publication) = publication.filter(|one| one.plan.plans_only) {
             return publication.note_change();
+        }
+        // The others are queued when their shard is opened.
+        if !self.share.has(&id.cluster) {
+            return;
         }
         // Objects of workspaces that do not take part are queued when their workspace does.
         if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {

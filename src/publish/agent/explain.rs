@@ -22,6 +22,7 @@ use super::plan;
 use super::process::{Agent, AgentError, Connections};
 use super::publication::{Publication, SubjectId};
 use super::publishing::published_resource_kind;
+use super::share::Share;
 use super::startup::{SLICES, StartError, in_workspace, locate};
 use super::trial::{DriftFinding, Trials};
 use crate::explain::is_of_kind;
@@ -112,13 +113,18 @@ impl Explainer {
         let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = AgentMetrics::new();
         // The fence stays closed: every request that is not a dry run is refused before it is sent.
-        let planes =
-            Connections::connect(&options, &metrics.metrics, &Fence::closed(), &dedicated)?;
+        let planes = Connections::connect(
+            &options,
+            &metrics.metrics,
+            &Fence::closed().guard(),
+            &dedicated,
+        )?;
         check_flags(&planes, &options).await?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;
-        let agent = Agent::assemble(Arc::new(options), &planes, located, &metrics);
+        let share = Share::All;
+        let agent = Agent::assemble(Arc::new(options), &planes, located, &metrics, share);
         if !changed.is_empty() {
             let listed = timeout(PATIENCE, agent.control_listed()).await;
             listed.map_err(|_| ExplainError::Unlisted("PublishedResources".to_owned()))?;

@@ -15,6 +15,7 @@ pub struct AgentMetrics {
     published: MetricFamily<Gauge>,
     orphaned_copies: MetricFamily<Gauge>,
     drifted_fields: MetricFamily<Counter>,
+    shards_held: MetricFamily<Gauge>,
 }
 
 impl AgentMetrics {
@@ -33,6 +34,11 @@ impl AgentMetrics {
                 "Number of copies of workspaces that no longer bind the API.",
                 &["kind"],
             ),
+            shards_held: gauge(
+                "hawser_shards_held",
+                "Number of shards whose workspaces this replica works on.",
+                &[],
+            ),
             drifted_fields: MetricFamily::unused(Name::new(
                 "hawser_drifted_fields_total",
                 "Number of times that a field of a copy was reverted or reported, because another writer had changed it.",
@@ -47,6 +53,7 @@ impl AgentMetrics {
         let _ = self.published.write(&mut out);
         let _ = self.orphaned_copies.write(&mut out);
         let _ = self.drifted_fields.write(&mut out);
+        let _ = self.shards_held.write(&mut out);
         let _ = self.out_of_sync.write(&mut out);
         out + &self.metrics.render()
     }
@@ -58,6 +65,10 @@ impl AgentMetrics {
 
     pub fn orphaned_copies(&self, kind: &str, count: usize) {
         self.orphaned_copies.of(&[kind]).set(number(count));
+    }
+
+    pub fn shards_held(&self, count: usize) {
+        self.shards_held.of(&[]).set(number(count));
     }
 
     /// Counts fields of a copy that other writers changed.

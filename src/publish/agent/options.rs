@@ -64,6 +64,8 @@ pub struct AgentOptions {
     pub selector: Selector,
     pub disabled: BTreeSet<Controller>,
     pub leader_election: LeaderElection,
+    /// The number of parts in which replicas share the workspaces.
+    pub shards: NonZeroUsize,
     /// The configuration of the service cluster, from the command line.
     pub service_cluster: Lookup,
     /// The listen address for metrics, if any.
@@ -105,6 +107,8 @@ pub struct RawAgentArgs {
     pub selector: String,
     pub disabled_controllers: Vec<String>,
     pub leader_election: bool,
+    /// `None` stands for the default.
+    pub shards: Option<usize>,
     pub metrics_address: String,
     pub health_address: String,
     pub page_address: String,
@@ -150,11 +154,20 @@ pub enum FlagError {
         "--deletion-brake {0:?} is not a share: use a number above 0 and up to 1, a percentage such as 50%, or off"
     )]
     DeletionBrake(String),
+    #[error("--shards must be from 1 to 64")]
+    Shards,
+    #[error(
+        "--shards needs --enable-leader-election, because replicas share the workspaces by Leases: set both, or neither"
+    )]
+    ShardsWithoutElection,
     #[error(
         "--workspace-cache-mib must be 0 (no limit) or at least 2, because one object may have 1.5 MiB"
     )]
     WorkspaceCache,
 }
+
+/// The most shards: each has a Lease that its holder renews every two seconds.
+const MOST_SHARDS: usize = 64;
 
 /// All invalid flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,9 +245,18 @@ impl RawAgentArgs {
             }
             mib => Some(mib.saturating_mul(1 << 20)),
         };
-        let (Some(selector), Some(kcp), Some(service), Some(deletion_brake), true) =
-            (selector, kcp, service, deletion_brake, problems.is_empty())
-        else {
+        let shards = value_or_noted(
+            read_shards(self.shards.unwrap_or(1), self.leader_election),
+            &mut problems,
+        );
+        let (Some(selector), Some(kcp), Some(service), Some(deletion_brake), Some(shards), true) = (
+            selector,
+            kcp,
+            service,
+            deletion_brake,
+            shards,
+            problems.is_empty(),
+        ) else {
             return Err(FlagErrors(problems));
         };
         let agent_name = match self.agent_name {
@@ -254,6 +276,7 @@ impl RawAgentArgs {
             } else {
                 LeaderElection::Off
             },
+            shards,
             service_cluster: Lookup {
                 kubeconfig: given(self.kubeconfig).map(PathBuf::from),
                 host_override: given(self.kubeconfig_host_override),
@@ -326,6 +349,15 @@ fn read_controller(name: &str) -> Result<Controller, FlagError> {
 
 fn read_in_flight(flag: &'static str, number: usize) -> Result<NonZeroUsize, FlagError> {
     NonZeroUsize::new(number).ok_or(FlagError::InFlight(flag))
+}
+
+fn read_shards(number: usize, elects_leader: bool) -> Result<NonZeroUsize, FlagError> {
+    let number = NonZeroUsize::new(number).filter(|number| number.get() <= MOST_SHARDS);
+    match number {
+        None => Err(FlagError::Shards),
+        Some(number) if number.get() > 1 && !elects_leader => Err(FlagError::ShardsWithoutElection),
+        Some(number) => Ok(number),
+    }
 }
 
 fn read_brake(text: &str) -> Result<DeletionBrake, FlagError> {
@@ -420,6 +452,20 @@ mod tests {
                 "\"half\"",
             ],
         );
+    }
+
+    #[test]
+    fn shards_need_an_election() {
+        let of = |shards, leader_election| RawAgentArgs {
+            shards: Some(shards),
+            leader_election,
+            ..complete()
+        };
+        assert_eq!(of(1, false).check().unwrap().options.shards.get(), 1);
+        assert_eq!(of(64, true).check().unwrap().options.shards.get(), 64);
+        check_problems(of(3, false), &["--shards needs --enable-leader-election"]);
+        check_problems(of(0, true), &["--shards must be from 1 to 64"]);
+        check_problems(of(65, true), &["--shards must be from 1 to 64"]);
     }
 
     #[test]

@@ -127,7 +127,12 @@ impl Search {
     pub fn new(options: AgentOptions) -> Result<Self, AgentError> {
         let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
-        let planes = Connections::connect(&options, &metrics, &Fence::always_open(), &dedicated)?;
+        let planes = Connections::connect(
+            &options,
+            &metrics,
+            &Fence::always_open().guard(),
+            &dedicated,
+        )?;
         Ok(Self { options, planes })
     }
 

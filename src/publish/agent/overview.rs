@@ -10,12 +10,13 @@ use super::options::AgentOptions;
 use super::passes::WORKERS;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use super::publishing::Publishing;
+use super::share::Share;
 use crate::publish::advice::advice;
 use hawser_runtime::controller::Unsettled;
 use hawser_runtime::overview::site::{ObjectPath, OverviewSource};
 use hawser_runtime::overview::{
     AttemptsOverview, ByReason, CacheOverview, KindOverview, ObjectOverview, Overview,
-    QueueOverview, ReasonOverview, Role, TenantOverview, reasons,
+    QueueOverview, ReasonOverview, Role, ShardsOverview, TenantOverview, reasons,
 };
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Scope, Seen, Store as _};
@@ -53,9 +54,17 @@ impl OverviewSource for AgentOverview {
     fn role(&self) -> Role {
         match self.publishing.get() {
             None => Role::Starting,
-            Some(publishing) if publishing.dispatch.is_at_work() => Role::Leading,
-            Some(_) => Role::Standby,
+            Some(publishing) if publishing.leads() => Role::Leading,
+            Some(publishing) => match publishing.dispatch.share {
+                Share::All => Role::Standby,
+                Share::Shards(_) => Role::Sharing,
+            },
         }
+    }
+
+    fn is_elsewhere(&self, object: &ObjectPath<'_>) -> bool {
+        let publishing = self.publishing.get();
+        publishing.is_some_and(|publishing| !publishing.dispatch.share.has(object.tenant))
     }
 
     fn overview(&self) -> Overview {
@@ -102,6 +111,12 @@ impl Publishing {
             *by_workspace.entry(Arc::clone(&id.cluster)).or_default() += 1;
         };
         self.dispatch.subjects.each_unsettled(note);
+        if let Share::Shards(shards) = &self.dispatch.share {
+            overview.shards = Some(ShardsOverview {
+                count: shards.count(),
+                held: shards.held(),
+            });
+        }
         overview.kinds = self.kinds(&by_publication);
         overview.reasons = self.reasons(by_reason);
         overview.rank_tenants(self.tenants(&by_workspace));

@@ -17,6 +17,7 @@ use super::pausing::PauseNotes;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use super::related::{Presence, RelatedShared};
 use super::retraction::DeletionState;
+use super::share::ShareWork;
 use super::workspaces::Workspaces;
 use crate::publish::marks;
 use crate::publish::related;
@@ -69,8 +70,9 @@ impl controller::Dialect for Passes {
     const REFUSED: Option<Duration> = Some(Duration::from_mins(1));
 
     fn begin(self: &Arc<Self>, id: &SubjectId) -> Option<ObjectPass> {
-        self.pass(id)
-            .filter(|pass| !pass.publication.plan.plans_only)
+        let work = self.dispatch.share.begin(&id.cluster)?;
+        let pass = self.pass(id)?;
+        (!pass.publication.plan.plans_only).then(|| ObjectPass { work, ..pass })
     }
 
     fn learned(&self, by: &SubjectId, change: &Change) {
@@ -97,6 +99,7 @@ impl Passes {
             consumer_pause: Mutex::default(),
             began: Timestamp::now(),
             trace: Mutex::default(),
+            work: ShareWork::anywhere(),
             publication,
         })
     }
@@ -117,6 +120,7 @@ pub struct ObjectPass {
     pub(super) began: Timestamp,
     /// The trace that the object names, as the last round read it.
     trace: Mutex<Option<TraceContext>>,
+    work: ShareWork,
 }
 
 impl PassDialect for ObjectPass {
@@ -137,7 +141,8 @@ impl PassDialect for ObjectPass {
     }
 
     fn check_active(&self) -> Result<(), String> {
-        self.publication.check_active()
+        self.publication.check_active()?;
+        self.work.check()
     }
 
     /// The deletion that a request belongs to. Everything that is deleted along with the published object counts once.
@@ -150,7 +155,9 @@ impl PassDialect for ObjectPass {
             kind: Arc::clone(&self.publication.local_kind),
             key: self.anchor.clone(),
             tenant: Arc::clone(&self.id.cluster),
-            stock: self.publication.stock(&self.id.cluster),
+            stock: self
+                .publication
+                .stock_of_share(&self.id.cluster, &self.passes.dispatch.share),
         })
     }
 
@@ -231,6 +238,16 @@ impl PassDialect for ObjectPass {
     }
 
     fn settled(&self, ended: &FinishedPass<'_>) -> queue::Outcome {
+        // Another replica may be at work on it already, and notes of this one would stay.
+        if self.work.check().is_err() {
+            let cluster = &self.id.cluster;
+            if !self.passes.dispatch.share.has(cluster) {
+                self.passes
+                    .dispatch
+                    .leave_claims(|other| *other == **cluster);
+            }
+            return queue::Outcome::Settled;
+        }
         let (publication, id, report) = (&self.publication, &self.id, ended.report);
         let copies = report.outcomes.iter().filter_map(|one| one.copy.as_ref());
         let is_contested = |outcome: &Outcome| outcome.reason.code == Code::Contested;
@@ -251,7 +268,11 @@ impl PassDialect for ObjectPass {
             Arc::clone(&self.passes.dispatch),
             Arc::clone(&id.publication),
         );
-        let guard: Arc<Guard<'static>> = Arc::new(move || dispatch.check_running(&uid));
+        let is_ours = self.work.guard();
+        let guard: Arc<Guard<'static>> = Arc::new(move || {
+            dispatch.check_running(&uid)?;
+            is_ours()
+        });
         announcer.announce(self.anchor.clone(), report, &guard);
         self.settle_drift(report, &guard);
         if let Some(problem) = self.consumer_pause.lock().problem.take() {

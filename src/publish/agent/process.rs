@@ -1,15 +1,15 @@
 //! The process of the agent, from start to end.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -22,38 +22,35 @@ use super::control::{ControlLoop, control_kinds, export_kind, named, slice_kind}
 use super::dispatch::Dispatch;
 use super::events::Announcer;
 use super::export::{self, ExportChannels, ExportStatus, Exporter, Member, Members};
+use super::holds::OtherHolds;
 use super::numbers::AgentMetrics;
-use super::observing::watch_numbers;
 use super::options::{AgentOptions, Controller, LeaderElection};
 use super::overview::AgentOverview;
-use super::passes::{Passes, WORKERS};
-use super::planning::Planner;
+use super::passes::Passes;
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
-use super::review::{self, Reviewers};
+use super::review::Reviewers;
 use super::router::{PublishRouter, ResourceNames};
 use super::schemas::{CrdPrint, SchemaMode, Schemas};
+use super::share::Share;
 use super::startup::{Located, StartError, locate};
-use super::sweep::Sweep;
 use super::switch::Switch;
 use super::workspaces::Workspaces;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Coverage};
 use hawser_runtime::cluster::config::{ConfigError, Environment, RequiredUrl, Source, Watched};
-use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, WriteGuard};
 use hawser_runtime::cluster::discovery::Discovery;
-use hawser_runtime::cluster::events::{self, Recorder};
+use hawser_runtime::cluster::events::Recorder;
 use hawser_runtime::cluster::feed::{Content, Pace, Selection};
 use hawser_runtime::cluster::queue::Queue;
-use hawser_runtime::cluster::wire::GuardedClient;
-use hawser_runtime::controller::{
-    BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
-};
+use hawser_runtime::controller::{BrakeRegistry, SharedWatch, WatchRegistry, WatchSpec, lifecycle};
 use hawser_runtime::overview::site::{OverviewSite, bind_page};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
-use hawser_runtime::process::lease::{Fence, Leadership, LeaseOptions, elect};
+use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Marks, Terms, elect};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
+use hawser_runtime::process::shards::{self, ShardChange, ShardKeeper, ShardOptions, Shards};
 use hawser_sync::{Scope, Seen, Store as _};
 use kube_lang::object::Gvk;
 
@@ -97,15 +94,50 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
         LeaderElection::Off => Fence::always_open(),
         LeaderElection::On => Fence::closed(),
     };
-    let planes = Connections::connect(&options, &metrics.metrics, &fence, &dedicated)?;
+    let (share, shards) = share(&options);
+    let guard = share.guard(&fence);
+    let planes = Connections::connect(&options, &metrics.metrics, &guard, &dedicated)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         located = locate(&planes.kcp, &options.slice) => located?,
     };
     health.found("kcp");
-    let agent = Agent::assemble(options, &planes, located, &metrics);
+    let agent = Agent::assemble(options, &planes, located, &metrics, share);
     overview.begin(&agent.publishing);
-    agent.run(fence, &health, &dedicated, stop).await
+    let of_process = OfProcess {
+        identity: lease::identity(),
+        fence,
+        health,
+        dedicated,
+        stop,
+    };
+    match shards {
+        None => agent.run(of_process).await,
+        Some(shards) => agent.run_shared(of_process, shards).await,
+    }
+}
+
+/// The shards of this replica, and their changes.
+type ChangingShards = (Arc<Shards>, mpsc::UnboundedReceiver<ShardChange>);
+
+/// The workspaces of this replica, and its shards if there are any.
+fn share(options: &AgentOptions) -> (Share, Option<ChangingShards>) {
+    if options.shards == NonZeroUsize::MIN {
+        return (Share::All, None);
+    }
+    let (shards, changes) = Shards::new(options.shards.get());
+    let share = Share::Shards(Arc::clone(&shards));
+    (share, Some((shards, changes)))
+}
+
+/// What the agent has of its process.
+struct OfProcess {
+    identity: String,
+    /// Open while this process leads.
+    fence: Fence,
+    health: Arc<Health>,
+    dedicated: DedicatedThread,
+    stop: CancellationToken,
 }
 
 async fn pages(
@@ -162,7 +194,7 @@ impl Connections {
     pub fn connect(
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
-        fence: &Fence,
+        guard: &Arc<WriteGuard>,
         dedicated: &DedicatedThread,
     ) -> Result<Self, AgentError> {
         let service = Source::find(&options.service_cluster, &Environment::of_process())?;
@@ -173,7 +205,7 @@ impl Connections {
             let limits = Limits {
                 in_flight,
                 observer: Some(Arc::new(observer)),
-                guard: Some(fence.guard()),
+                guard: Some(Arc::clone(guard)),
                 traces: options.trace_context,
                 ..Limits::default()
             };
@@ -206,24 +238,37 @@ pub(super) struct Agent {
     pub(super) options: Arc<AgentOptions>,
     lease: Connection,
     pub(super) sides: Sides,
-    reviewers: Reviewers,
+    pub(super) reviewers: Reviewers,
     pub(super) cache: Arc<Cache>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) router: Arc<PublishRouter>,
     pub(super) workspaces: Arc<Workspaces>,
     pub(super) publishing: Arc<Publishing>,
     pub(super) exporter: Option<(Exporter, ExportChannels)>,
-    conditions: Arc<Conditions>,
-    brakes: Arc<BrakeRegistry>,
-    owners: watch::Sender<()>,
-    complete: Arc<Notify>,
-    metrics: Arc<AgentMetrics>,
+    pub(super) conditions: Arc<Conditions>,
+    pub(super) brakes: Arc<BrakeRegistry>,
+    pub(super) owners: watch::Sender<()>,
+    pub(super) complete: Arc<Notify>,
+    pub(super) metrics: Arc<AgentMetrics>,
     /// Kinds whose first list has been handled.
     listed: watch::Receiver<HashSet<Arc<Gvk>>>,
     /// Watches of control kinds, and the task that handles their events.
-    watches: Vec<Arc<SharedWatch>>,
-    control: AbortOnDropHandle<()>,
-    stopped: CancellationToken,
+    pub(super) watches: Vec<Arc<SharedWatch>>,
+    pub(super) control: AbortOnDropHandle<()>,
+    pub(super) stopped: CancellationToken,
+}
+
+impl OfProcess {
+    /// Waits until the process is stopped, or the leadership is lost.
+    async fn ended(&self, lost: &CancellationToken) -> Result<(), AgentError> {
+        tokio::select! {
+            () = self.stop.cancelled() => {
+                info!("stopping: finishing active requests first");
+                Ok(())
+            }
+            () = lost.cancelled() => Err(AgentError::LeadershipLost),
+        }
+    }
 }
 
 impl Agent {
@@ -232,6 +277,7 @@ impl Agent {
         planes: &Connections,
         located: Located,
         metrics: &Arc<AgentMetrics>,
+        share: Share,
     ) -> Self {
         let sides = Sides::default();
         let cache = match options.workspace_cache {
@@ -240,8 +286,9 @@ impl Agent {
         };
         cache.route(&sides.service, "", &SERVICE.into());
         let names = ResourceNames::new(&sides);
+        let control = control_kinds();
         let (dispatch, events) =
-            Dispatch::new(&sides, &cache, &names, control_kinds(), &options.namespace);
+            Dispatch::new(&sides, &cache, &names, control, &options.namespace, share);
         let watches = WatchRegistry::new(&cache, pace(), Arc::clone(&dispatch) as _);
         let slices = &located.slice_workspace.connection;
         let workspaces = Arc::new(Workspaces::new(&sides, &cache, &watches, slices.clone()));
@@ -313,6 +360,7 @@ impl Agent {
             switch: Arc::clone(&switch),
             conditions: Arc::clone(&conditions),
             brakes: Arc::clone(&brakes),
+            others: OtherHolds::default(),
             owners: owners.clone(),
             metrics: Arc::clone(&metrics.metrics),
             export: located.export.clone(),
@@ -323,6 +371,7 @@ impl Agent {
             definitions: Arc::clone(&definitions),
             known: Mutex::default(),
             planned: OnceLock::new(),
+            leading: AtomicBool::new(false),
         });
         let kcp = &sides.kcp;
         let slice = named(
@@ -397,47 +446,103 @@ impl Agent {
         }
     }
 
-    async fn run(
+    async fn run(self, process: OfProcess) -> Result<(), AgentError> {
+        let stop = process.stop.clone();
+        let Some((drained, _filling)) = self.begin(&process).await else {
+            return Ok(());
+        };
+        let leadership = tokio::select! {
+            leadership = self.lead(&process) => leadership,
+            () = stop.cancelled() => return Ok(()),
+        };
+        let lost = leadership
+            .as_ref()
+            .map_or_else(CancellationToken::new, |l| l.lost().clone());
+        if leadership.is_some() {
+            let options = self.shard_options(&process);
+            let ended = tokio::select! {
+                () = shards::await_no_shards(&self.lease, &options) => None,
+                ended = process.ended(&lost) => Some(ended),
+            };
+            if let Some(ended) = ended {
+                lifecycle::release(leadership).await;
+                return ended;
+            }
+            self.take_over();
+        }
+        info!(name = self.options.agent_name, "running");
+        let (mut work, leader) = self.work(drained);
+        leader.start(&mut work);
+        let ended = process.ended(&lost).await;
+        work.end().await;
+        lifecycle::release(leadership).await;
+        ended
+    }
+
+    /// Runs an agent that shares the workspaces with others of its name.
+    async fn run_shared(
         self,
-        fence: Fence,
-        health: &Arc<Health>,
-        dedicated: &DedicatedThread,
-        stop: CancellationToken,
+        process: OfProcess,
+        (shards, changes): ChangingShards,
     ) -> Result<(), AgentError> {
+        let Some((drained, _filling)) = self.begin(&process).await else {
+            return Ok(());
+        };
+        let options = self.shard_options(&process);
+        let (note, told) = watch::channel(String::new());
+        let (heard, notes) = watch::channel(BTreeMap::new());
+        let keeper = ShardKeeper::new(self.lease.clone(), options, &shards, told, heard);
+        let released = CancellationToken::new();
+        // Like the lease, shards are kept on the separate thread.
+        let keeper = process.dedicated.spawn(keeper.run(released.clone()));
+        self.publishing.begin_passes();
+        info!(name = self.options.agent_name, "running");
+        let electing = self.election(&process);
+        let publishing = Arc::clone(&self.publishing);
+        let (mut work, leader) = self.work(drained);
+        work.follow(changes);
+        work.share_holds(note, notes);
+        let leadership = tokio::select! {
+            leadership = process.dedicated.run(electing) => Some(leadership),
+            () = process.stop.cancelled() => None,
+        };
+        let ended = match &leadership {
+            None => Ok(()),
+            Some(leadership) => {
+                publishing.lead();
+                leader.start(&mut work);
+                process.ended(leadership.lost()).await
+            }
+        };
+        work.end().await;
+        released.cancel();
+        tokio::join!(
+            lifecycle::release_shards(keeper),
+            lifecycle::release(leadership)
+        );
+        ended
+    }
+
+    /// Starts what a standby does too. `None` if the process is stopped before everything is listed.
+    async fn begin(&self, process: &OfProcess) -> Option<(JoinSet<()>, AbortOnDropHandle<()>)> {
         tokio::select! {
             () = self.control_listed() => {}
-            () = stop.cancelled() => return Ok(()),
+            () = process.stop.cancelled() => return None,
         }
         if self.options.leader_election == LeaderElection::Off {
-            self.publishing.take_over();
+            self.take_over();
         }
         // A standby reads everything that the leader reads, and writes nothing.
         let mut drained = JoinSet::new();
         drained.spawn(Arc::clone(&self.publishing).work());
-        let filling = filling(Arc::clone(&self.publishing), Arc::clone(health));
-        let _filling = AbortOnDropHandle::new(tokio::spawn(filling));
-        let leadership = tokio::select! {
-            leadership = self.lead(fence, dedicated) => leadership,
-            () = stop.cancelled() => return Ok(()),
-        };
-        if leadership.is_some() {
-            self.publishing.take_over();
-        }
-        let lost = leadership
-            .as_ref()
-            .map_or_else(CancellationToken::new, |l| l.lost().clone());
-        info!(name = self.options.agent_name, "running");
-        let work = self.work(drained);
-        let ended = tokio::select! {
-            () = stop.cancelled() => Ok(()),
-            () = lost.cancelled() => Err(AgentError::LeadershipLost),
-        };
-        if ended.is_ok() {
-            info!("stopping: finishing active requests first");
-        }
-        work.end().await;
-        lifecycle::release(leadership).await;
-        ended
+        let filling = filling(Arc::clone(&self.publishing), Arc::clone(&process.health));
+        Some((drained, AbortOnDropHandle::new(tokio::spawn(filling))))
+    }
+
+    /// Starts to write about everything.
+    fn take_over(&self) {
+        self.publishing.lead();
+        self.publishing.begin_passes();
     }
 
     /// Waits until all published resources, types, slices and exports are listed.
@@ -454,18 +559,45 @@ impl Agent {
     }
 
     /// Waits until this agent leads; `None` without leader election.
-    async fn lead(&self, fence: Fence, dedicated: &DedicatedThread) -> Option<Leadership> {
+    async fn lead(&self, process: &OfProcess) -> Option<Leadership> {
         if self.options.leader_election == LeaderElection::Off {
             return None;
         }
-        let options = LeaseOptions::usual(
-            &self.options.namespace,
-            format!("syncagent.{}", self.options.agent_name),
-            &fence,
-            &self.metrics.metrics,
-        );
         // The lease is renewed on the separate thread, so that neither a busy process nor busy sockets cost it.
-        Some(dedicated.run(elect(self.lease.clone(), options)).await)
+        Some(process.dedicated.run(self.election(process)).await)
+    }
+
+    fn election(&self, process: &OfProcess) -> impl Future<Output = Leadership> + use<> {
+        let (name, identity) = (self.lease_name(), process.identity.clone());
+        let count = self.options.shards.get();
+        // An agent without shards writes the Lease as agents that know none.
+        let marks = if count > 1 {
+            shards::view::marks(&name, count, &identity)
+        } else {
+            Marks::default()
+        };
+        let metrics = &self.metrics.metrics;
+        let options = LeaseOptions {
+            identity,
+            marks,
+            ..LeaseOptions::usual(&self.options.namespace, name, &process.fence, metrics)
+        };
+        elect(self.lease.clone(), options)
+    }
+
+    fn lease_name(&self) -> String {
+        format!("syncagent.{}", self.options.agent_name)
+    }
+
+    fn shard_options(&self, process: &OfProcess) -> ShardOptions {
+        ShardOptions {
+            namespace: self.options.namespace.clone(),
+            name: self.lease_name(),
+            identity: process.identity.clone(),
+            terms: Terms::USUAL,
+            leader: process.fence.clone(),
+            metrics: Arc::clone(&self.metrics.metrics),
+        }
     }
 
     /// The state that passes share.
@@ -488,88 +620,6 @@ impl Agent {
             longest_pause: self.options.longest_pause,
             owners: self.owners.clone(),
         })
-    }
-
-    fn work(self, mut drained: JoinSet<()>) -> Work {
-        let client = GuardedClient::new(&self.cache);
-        let (recorder, sender) = events::line(Timestamp::now);
-        let sweep = Sweep {
-            agent: self.options.agent_name.clone(),
-            sides: self.sides.clone(),
-            cache: Arc::clone(&self.cache),
-            client: Arc::clone(&client),
-            dispatch: Arc::clone(&self.dispatch),
-            router: Arc::clone(&self.router),
-            workspaces: Arc::clone(&self.workspaces),
-            metrics: Arc::clone(&self.metrics),
-            owners: self.owners.clone(),
-            reason: Arc::clone(&self.complete),
-            forbidden: AtomicBool::new(false),
-        };
-        let passes = self.passes(&recorder);
-        let channels = self.exporter.as_ref().map(|(_, channels)| channels);
-        let planner = Planner {
-            publishing: Arc::clone(&self.publishing),
-            passes: Arc::clone(&passes),
-            router: Arc::clone(&self.router),
-            export: channels.map(|channels| channels.export.clone()),
-        };
-        let controller = PassController::new(
-            &passes,
-            &self.dispatch.subjects,
-            &client,
-            self.router,
-            &self.brakes,
-            &Arc::default(),
-        );
-        let dispatch = Arc::clone(&self.dispatch);
-        let numbers = watch_numbers(Arc::clone(&self.publishing), self.metrics, recorder);
-        drained.spawn(controller.run(WORKERS));
-        if let Some((exporter, channels)) = self.exporter {
-            drained.spawn(exporter.run(channels));
-        }
-        let conditions = self.conditions;
-        let stopped = self.stopped.clone();
-        let aside = [
-            tokio::spawn(sender.run()),
-            tokio::spawn(sweep.run()),
-            tokio::spawn(planner.run()),
-            tokio::spawn(async move { conditions.run(stopped).await }),
-            tokio::spawn(Arc::clone(&self.publishing).watch_export_status()),
-            tokio::spawn(review::keep(Arc::clone(&self.publishing), self.reviewers)),
-        ];
-        Work {
-            publishing: self.publishing,
-            dispatch,
-            stopped: self.stopped,
-            drained,
-            _aside: aside.map(AbortOnDropHandle::new).into(),
-            _numbers: numbers,
-            _watches: self.watches,
-            _control: self.control,
-        }
-    }
-}
-
-/// A running agent.
-struct Work {
-    publishing: Arc<Publishing>,
-    dispatch: Arc<Dispatch>,
-    stopped: CancellationToken,
-    drained: JoinSet<()>,
-    _aside: Vec<AbortOnDropHandle<()>>,
-    _numbers: AbortOnDropHandle<()>,
-    _watches: Vec<Arc<SharedWatch>>,
-    _control: AbortOnDropHandle<()>,
-}
-
-impl Work {
-    /// Starts nothing more, and finishes running work within the time limit.
-    async fn end(mut self) {
-        self.publishing.queue.close();
-        self.dispatch.subjects.queue.close();
-        self.stopped.cancel();
-        lifecycle::drain(async { while self.drained.join_next().await.is_some() {} }).await;
     }
 }
 

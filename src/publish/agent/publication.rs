@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::related::RelatedState;
+use super::share::Share;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
@@ -57,6 +59,9 @@ const TOGETHER: usize = 256;
 /// The time without a watch after which the condition reports it.
 const UNWATCHED_AFTER: Duration = Duration::from_secs(10);
 
+/// The time for which the number of this replica's objects is taken as known.
+const COUNTED: Duration = Duration::from_secs(1);
+
 /// The source of the service cluster in the cache: there is one cluster only.
 pub const SERVICE: &str = "service";
 
@@ -101,6 +106,8 @@ pub struct Publication {
     /// Something that its objects depend on has changed since it was planned.
     changed: AtomicBool,
     stopped: AtomicBool,
+    /// The objects and workspaces of this replica, and when they were counted.
+    counted: Mutex<Option<(Instant, (usize, usize))>>,
 }
 
 /// The known state of a publication.
@@ -248,6 +255,7 @@ impl Publication {
             redefined: Notify::new(),
             changed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            counted: Mutex::default(),
         };
         publication.watch_related(service, &[], watches);
         Arc::new(publication)
@@ -321,6 +329,38 @@ impl Publication {
         CopyCounts {
             copies,
             of_tenant,
+            tenants,
+        }
+    }
+
+    /// The same among the workspaces of this replica, for its brake: it sees the deletions of no others. The copies of
+    /// its workspaces are counted by their objects, at most once a second.
+    pub fn stock_of_share(&self, cluster: &str, share: &Share) -> CopyCounts {
+        let all = self.stock(cluster);
+        if matches!(share, Share::All) {
+            return all;
+        }
+        let mut counted = self.counted.lock();
+        let known = counted.filter(|(at, _)| at.elapsed() < COUNTED);
+        let (objects, tenants) = known.map_or_else(
+            || {
+                let state = self.state.read();
+                let feeds = state.remote.values().filter_map(|feeds| feeds.first());
+                let counts =
+                    feeds.map(|objects| objects.table().share_where(|name| share.has(name)));
+                counts.fold((0, 0), |(objects, tenants), own| {
+                    (objects + own.0, tenants + own.1)
+                })
+            },
+            |(_, counts)| counts,
+        );
+        if known.is_none() {
+            *counted = Some((Instant::now(), (objects, tenants)));
+        }
+        let part = |copies: usize| copies.saturating_mul(objects) / self.objects().max(1);
+        CopyCounts {
+            copies: part(all.copies),
+            of_tenant: all.of_tenant,
             tenants,
         }
     }
@@ -645,15 +685,21 @@ impl Publication {
     /// Drops the notes about objects of a workspace that is no longer bound.
     pub fn forget(&self, cluster: &str) {
         self.note_change();
+        self.state.write().copies_of.forget_tenant(cluster);
+        self.forget_where(|other| *other == *cluster);
+    }
+
+    /// Drops what passes have noted about objects of these workspaces. Whose copy an object is stays known.
+    pub fn forget_where(&self, is_meant: impl Fn(&str) -> bool) {
         let mut state = self.state.write();
-        state.copies_of.forget_tenant(cluster);
+        let stays = |id: &SubjectId| !is_meant(&id.cluster);
         state
             .unaccepted
-            .retain(|(_, workspace)| **workspace != *cluster);
-        state.contested.retain(|id| *id.cluster != *cluster);
-        state.paused.retain(|id| *id.cluster != *cluster);
-        state.reports.retain(|id, _| *id.cluster != *cluster);
-        state.drift.retain(|id, _| *id.cluster != *cluster);
+            .retain(|(_, workspace)| !is_meant(workspace));
+        state.contested.retain(stays);
+        state.paused.retain(stays);
+        state.reports.retain(|id, _| stays(id));
+        state.drift.retain(|id, _| stays(id));
     }
 
     pub fn stop(&self) {

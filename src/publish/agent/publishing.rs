@@ -4,6 +4,7 @@
 //! problems of one do not affect others.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use super::approvals::{self, HELD};
 use super::conditions::Conditions;
 use super::dispatch::Dispatch;
 use super::export::{ExportStatus, Member, Members, Progress};
+use super::holds::OtherHolds;
 use super::notices::{self, Notice};
 use super::options::{AgentOptions, Controller};
 use super::planning::plans_only;
@@ -86,6 +88,7 @@ pub struct Publishing {
     pub conditions: Arc<Conditions>,
     pub metrics: Arc<Metrics>,
     pub brakes: Arc<BrakeRegistry>,
+    pub others: OtherHolds,
     /// Notified when the conditions of owners may change.
     pub owners: watch::Sender<()>,
     /// The name of the export, and its state.
@@ -98,6 +101,8 @@ pub struct Publishing {
     pub published: Arc<SharedWatch>,
     pub definitions: Arc<SharedWatch>,
     pub known: Mutex<BTreeMap<Arc<str>, ResourceRecord>>,
+    /// Whether this agent does what is about the published resources themselves.
+    pub leading: AtomicBool,
     /// Published resources that replace the stored ones of their names in a plan.
     pub planned: OnceLock<BTreeMap<Arc<str>, Arc<Object>>>,
 }
@@ -178,8 +183,12 @@ impl Publishing {
         self.update_published_kinds();
     }
 
-    /// Starts writing, after schemas were only computed on behalf of another agent.
-    pub fn take_over(&self) {
+    pub fn leads(&self) -> bool {
+        self.leading.load(Ordering::SeqCst)
+    }
+
+    /// Starts to publish, after schemas were only computed on behalf of another agent.
+    pub fn lead(&self) {
         if !self
             .options
             .disabled
@@ -188,17 +197,23 @@ impl Publishing {
             self.schemas.begin_writing();
         }
         for (name, known) in self.known.lock().iter_mut() {
-            let key = self.published.table().scope("").key(None, name);
-            if let (Some(running), Seen::Present(object)) = (&known.running, self.cache.get(&key))
-                && !running.plan.plans_only
-            {
-                approvals::resume(&self.brakes, &running.local_kind, &object);
-            }
             // The schema is checked again before the export is written.
             known.member.progress = Progress::Pending;
             self.wake(name);
         }
         self.send_members();
+        self.leading.store(true, Ordering::SeqCst);
+    }
+
+    /// Starts passes over objects.
+    pub fn begin_passes(&self) {
+        for (name, known) in &*self.known.lock() {
+            if let (Some(running), Seen::Present(object)) = (&known.running, self.object(name))
+                && !running.plan.plans_only
+            {
+                approvals::resume(&self.brakes, &running.local_kind, &object);
+            }
+        }
         self.dispatch.begin();
         for publication in self.dispatch.running().values() {
             self.again(publication);
@@ -670,7 +685,7 @@ impl Publishing {
 
     /// Updates the condition of one published resource, if this agent leads.
     fn report(&self, known: &mut ResourceRecord) {
-        if !self.dispatch.is_at_work() {
+        if !self.leads() {
             return;
         }
         let member = &known.member;
@@ -692,7 +707,8 @@ impl Publishing {
         // What a plan leaves out is told in it.
         let running = known.running.as_ref().filter(|_| !known.plans_only);
         let held_before = known.facts.held.take();
-        known.facts.held = running.and_then(|running| self.brakes.held(&running.local_kind));
+        let held = running.and_then(|running| self.brakes.held(&running.local_kind));
+        known.facts.held = running.and_then(|_| self.others.with(held, &known.uid));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
         known.facts.unwatched_kinds = running
             .map(|running| running.unwatched_kinds())

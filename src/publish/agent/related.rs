@@ -15,6 +15,7 @@ use tracing::{info, warn};
 use super::publication::{Publication, SubjectId, local_feed, namespace_kind, secret_kind};
 use super::publishing::Publishing;
 use super::router::ResourceNames;
+use super::share::Share;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
@@ -30,7 +31,7 @@ use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use hawser_runtime::controller::{ReverseIndex, SharedWatch, WatchRegistry, WatchSpec};
 use hawser_sync::Question;
-use hawser_sync::{FingerprintSource, Key, Report};
+use hawser_sync::{FingerprintSource, Key, Report, Scope};
 use kube_lang::object::{Gvk, Object};
 
 mod quiet;
@@ -68,7 +69,16 @@ impl RelatedShared {
 
     /// Adds the claims of a memory until its subject has had a pass. Requests find the kinds of these claims, even if
     /// no entry names them any more.
-    pub fn learn_claims(&self, sides: &Sides, change: &Change, names: &ResourceNames) {
+    ///
+    /// A memory without related objects ends the claims of a subject of another replica. Those of a subject of this one
+    /// may be of a pass that has not recorded them yet.
+    pub fn learn_claims(
+        &self,
+        sides: &Sides,
+        change: &Change,
+        names: &ResourceNames,
+        share: &Share,
+    ) {
         let secret = &change.object;
         let is_ours = change.key.kind == secret_kind()
             && change.key.namespace.as_ref() == Some(&self.namespace);
@@ -89,7 +99,13 @@ impl RelatedShared {
         };
         let copies = match change.what {
             ChangeType::Gone => Vec::new(),
-            _ if !memory::codec::has_related(secret) => return,
+            _ if !memory::codec::has_related(secret) => {
+                if !share.has(cluster) {
+                    let by = claim_owner(secret, &remote);
+                    self.ledger.remembered_nothing(&by);
+                }
+                return;
+            }
             ChangeType::Initial | ChangeType::Changed => memory::codec::copies(secret),
         };
         let records = copies.iter().map(|(id, copy)| (id, copy));
@@ -103,6 +119,12 @@ impl RelatedShared {
         for (key, resource) in ends {
             names.register(&key.side, &key.kind, &resource);
         }
+    }
+
+    /// The state of the object that has claims.
+    pub fn state_key(&self, sides: &Sides, owner: &ClaimOwner) -> Key {
+        let scope = Scope::new(&sides.service, &secret_kind(), "");
+        scope.key(Some(&self.namespace), &owner.memory)
     }
 
     /// All published kinds.
@@ -120,6 +142,10 @@ impl RelatedShared {
         let some_are_new = now.iter().any(is_new);
         *published = now.into();
         some_are_new
+    }
+
+    pub fn ledger(&self) -> &ClaimIndex {
+        &self.ledger
     }
 
     pub fn around<'a>(

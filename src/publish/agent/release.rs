@@ -131,7 +131,12 @@ impl Releaser {
     ) -> Result<Self, ReleaseError> {
         let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
-        let planes = Connections::connect(&options, &metrics, &Fence::always_open(), &dedicated)?;
+        let planes = Connections::connect(
+            &options,
+            &metrics,
+            &Fence::always_open().guard(),
+            &dedicated,
+        )?;
         let kind = published_resource_kind();
         let stored = list(&planes.service, &kind, PUBLISHED_RESOURCES, "").await?;
         let mut stand_ins: Vec<Value> = gone.iter().cloned().map(enabled).collect();

@@ -204,6 +204,7 @@ fn needs(publishing: &Publishing) -> Vec<(String, Arc<str>, Vec<Right>)> {
         slice: options.slice.clone(),
         export: publishing.export.clone(),
         elects_leader: options.leader_election == LeaderElection::On,
+        has_shards: options.shards.get() > 1,
     };
     let running = publishing.dispatch.running();
     let of_object = |object: Arc<Object>| {

@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use super::dispatch::Dispatch;
 use super::numbers::AgentMetrics;
 use super::publication::Publication;
+use super::publishing::Publishing;
 use super::router::PublishRouter;
 use super::workspaces::Workspaces;
 use crate::publish::marks::{self, Remote};
@@ -43,6 +44,7 @@ pub struct Sweep {
     pub cache: Arc<Cache>,
     pub client: Arc<GuardedClient>,
     pub dispatch: Arc<Dispatch>,
+    pub publishing: Arc<Publishing>,
     pub router: Arc<PublishRouter>,
     pub workspaces: Arc<Workspaces>,
     pub metrics: Arc<AgentMetrics>,
@@ -73,7 +75,10 @@ impl Sweep {
     async fn once(&self) {
         let running = self.dispatch.running();
         for publication in running.values().filter(|one| !one.plan.plans_only) {
-            self.count_orphans(publication).await;
+            // Copies of workspaces that have left are in nobody's shard: the leader counts them.
+            if self.publishing.leads() {
+                self.count_orphans(publication).await;
+            }
             if self.forbidden.load(Ordering::Relaxed) {
                 continue;
             }
@@ -133,6 +138,7 @@ impl Sweep {
         let (remote, kind) = memory::primary_of(secret)?;
         let source = self.cache.source(&self.sides.kcp, &remote.cluster);
         let is_left = states.is_complete()
+            && self.dispatch.share.has(&remote.cluster)
             && agent.is_none_or(|agent| agent == self.agent)
             && kind == *publication.remote_kind
             && source.is_some_and(|source| publication.has_synced(&source))
@@ -155,7 +161,13 @@ impl Sweep {
     async fn delete(&self, publication: &Publication, remote: &Remote, key: Key, secret: &Object) {
         let anchor = self.anchor(publication, remote);
         let workspace = remote.cluster.as_str().into();
-        let check_active = || publication.check_active();
+        let Some(work) = self.dispatch.share.begin(&remote.cluster) else {
+            return;
+        };
+        let check_active = || {
+            publication.check_active()?;
+            work.check()
+        };
         let send = async |request: &Request| {
             let (client, router) = (&self.client, &*self.router);
             let sent = client

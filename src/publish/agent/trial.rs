@@ -19,6 +19,7 @@ use super::passes::{ObjectPass, Passes};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::Publishing;
 use super::router::PublishRouter;
+use super::share::Share;
 use crate::explain::{TrialLimits, Tried};
 use crate::publish::rules::{PRIMARY, drift_policy};
 use hawser_runtime::cluster::cache::{Change, ChangeType};
@@ -75,7 +76,8 @@ impl Trials {
                     key,
                     object,
                 };
-                related.learn_claims(&passes.sides, &change, &router.names);
+                let (sides, names) = (&passes.sides, &router.names);
+                related.learn_claims(sides, &change, names, &Share::All);
             }
         }
         Self {

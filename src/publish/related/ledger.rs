@@ -152,6 +152,25 @@ impl ClaimIndex {
         }
     }
 
+    /// Other processes have passes over the objects of these workspaces from now on, so that their memories count again;
+    /// returns the owners. Their claims stay until they are remembered.
+    pub fn leave_to_memories(&self, is_meant: impl Fn(&str) -> bool) -> Vec<ClaimOwner> {
+        let mut state = self.0.lock();
+        let mut owners = Vec::new();
+        for (owner, claims) in &mut state.claims {
+            if claims.said && is_meant(&owner.cluster) {
+                claims.said = false;
+                owners.push(owner.clone());
+            }
+        }
+        owners
+    }
+
+    /// An owner has no memory, and so no claims.
+    pub fn remembered_nothing(&self, by: &ClaimOwner) {
+        self.remembered(by, BTreeSet::new(), MadeCopies::default());
+    }
+
     /// Sets exactly the claims of a memory, whatever was claimed before: its object is gone, or not wanted. They count
     /// until the memory changes.
     pub fn set_recorded_claims(
@@ -379,6 +398,26 @@ mod tests {
 
     fn claims(keys: &[Key]) -> BTreeSet<ObjectClaim> {
         keys.iter().map(ObjectClaim::copy).collect()
+    }
+
+    #[test]
+    fn claims_of_objects_that_another_process_works_on_are_those_of_their_memories() {
+        let ledger = ClaimIndex::default();
+        let (one, two) = (who("a", "1"), who("b", "2"));
+        ledger.wants(&one, claims(&[key("v1", "s")]), MadeCopies::default());
+        ledger.remembered(&one, claims(&[key("v1", "t")]), MadeCopies::default());
+        assert!(ledger.claim(&two, &key("v1", "t")).is_ok());
+        assert_eq!(
+            ledger.leave_to_memories(|cluster| cluster == "a"),
+            std::slice::from_ref(&one)
+        );
+        // Until the memory is read, nobody takes what was claimed.
+        assert!(ledger.claim(&two, &key("v1", "s")).is_err());
+        ledger.remembered(&one, claims(&[key("v1", "u")]), MadeCopies::default());
+        assert!(ledger.claim(&two, &key("v1", "s")).is_ok());
+        assert!(ledger.claim(&two, &key("v1", "u")).is_err());
+        ledger.remembered_nothing(&one);
+        assert!(ledger.claim(&two, &key("v1", "u")).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ fn agent(elects_leader: bool) -> AgentNeeds {
         slice: "wares".to_owned(),
         export: "wares".to_owned(),
         elects_leader,
+        has_shards: false,
     }
 }
 
@@ -107,4 +108,18 @@ fn roles_have_exactly_the_rights() {
         assert_eq!(bindings.count() * 2, manifests.len());
     }
     assert_eq!(granted, rights.len());
+}
+
+#[test]
+fn replicas_that_share_workspaces_list_and_delete_leases() {
+    let of = |has_shards| {
+        let agent = AgentNeeds {
+            has_shards,
+            ..agent(true)
+        };
+        let needed = needed(&agent, &[]);
+        verbs(&needed, "leases", Some("hawser"))
+    };
+    assert_eq!(of(false), ["create", "get", "update"]);
+    assert_eq!(of(true), ["create", "delete", "get", "list", "update"]);
 }

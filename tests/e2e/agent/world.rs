@@ -39,11 +39,20 @@ pub(super) const KCP_USER: &str = "agent-in-kcp";
 pub(super) const SERVICE_USER: &str = "agent-on-service";
 pub(super) const RENEWED_USER: &str = "agent-renewed";
 pub(super) const RENEWED_TOKEN: &str = "renewed-token";
+/// Whom it shows for each of several replicas, and their tokens.
+pub(super) const REPLICAS: [(&str, &str); 4] = [
+    ("replica-0", "replica-0-token"),
+    ("replica-1", "replica-1-token"),
+    ("replica-2", "replica-2-token"),
+    ("replica-3", "replica-3-token"),
+];
 /// Whom it shows for the consumer of a workspace.
 pub(super) const CONSUMER: &str = "consumer";
 const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
                       renewed-token,agent-renewed,3,\"agents\"\n\
-                      consumer-token,consumer,4,\"consumers\"\n";
+                      consumer-token,consumer,4,\"consumers\"\n\
+                      replica-0-token,replica-0,5,\"agents\"\nreplica-1-token,replica-1,6,\"agents\"\n\
+                      replica-2-token,replica-2,7,\"agents\"\nreplica-3-token,replica-3,8,\"agents\"\n";
 
 /// How often the pages of agents are looked through.
 const LOOK: Duration = Duration::from_millis(500);
@@ -271,6 +280,11 @@ impl World {
 
     /// Gives the agent the roles that `hawser rbac` prints for a published resource, if these are all that it has.
     pub(super) async fn authorize(&self, published: &Value) -> Result<()> {
+        self.authorize_with(published, &[]).await
+    }
+
+    /// The same with more flags for `hawser rbac`.
+    pub(super) async fn authorize_with(&self, published: &Value, more: &[&str]) -> Result<()> {
         if !matches!(self.ground, Ground::Ours | Ground::Apart) {
             return Ok(());
         }
@@ -282,7 +296,8 @@ impl World {
             .map(|file| format!("--filename={}", file.display()))
             .collect();
         let args = ["rbac", "--side=service", "--output=json"].into_iter();
-        let args: Vec<&str> = args.chain(files.iter().map(String::as_str)).collect();
+        let args = args.chain(files.iter().map(String::as_str));
+        let args: Vec<&str> = args.chain(more.iter().copied()).collect();
         let (succeeds, list, _) = self.command(&args).await?;
         // What cannot be published needs no rights.
         if !succeeds {

@@ -14,7 +14,7 @@
 //!
 //! Pure. The brake is asked right before a deletion is sent. Deletions that it has allowed are not undone.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -288,6 +288,18 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         self.prune(now);
     }
 
+    /// Withdraws all held deletions of some tenants.
+    pub(crate) fn leave(&mut self, is_meant: impl Fn(&str) -> bool, now: Duration) {
+        for hold in &mut self.holds {
+            let left = hold.keys.iter().filter(|(_, tenant)| is_meant(tenant));
+            let left: Vec<K> = left.map(|(key, _)| key.clone()).collect();
+            for key in &left {
+                hold.withdraw(key);
+            }
+        }
+        self.prune(now);
+    }
+
     /// A cause begins or ends.
     pub fn cause(&mut self, cause: Cause, phase: Phase) {
         match phase {
@@ -344,6 +356,12 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             why: hold.why.clone(),
         });
         holds.collect()
+    }
+
+    /// The tenants of all holds.
+    pub(crate) fn held_tenants(&self) -> BTreeSet<Arc<str>> {
+        let tenants = self.holds.iter().flat_map(|hold| hold.tenants.keys());
+        tenants.cloned().collect()
     }
 
     /// The number of held deletions. A deletion that is held for several reasons counts once.

@@ -27,7 +27,7 @@ use super::trace;
 use crate::errors::chain;
 pub use call::{Call, CallClass, CallError, REQUEST_TIMEOUT, Reply, RequestError};
 use call::{bytes, whole, within};
-pub use limits::{FIELD_MANAGER, Guard, Limits, Observer};
+pub use limits::{FIELD_MANAGER, Guard, Limits, Observer, WriteGuard};
 pub use page::{Page, PageEnd};
 pub use refusal::{Refusal, StatusCause};
 pub use servers::ConnectError;
@@ -136,7 +136,7 @@ impl Connection {
             && call.method != Method::GET
             && !matches!(class, CallClass::Lease | CallClass::DryRun)
         {
-            guard().map_err(CallError::Withheld)?;
+            guard(tenant.as_deref()).map_err(CallError::Withheld)?;
         }
         let begun = Instant::now();
         let (method, sent) = (call.method.clone(), call.body.len());

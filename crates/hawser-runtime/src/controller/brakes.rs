@@ -1,6 +1,6 @@
 //! The brakes of all kinds of copies, and the approvals of owners.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -136,6 +136,14 @@ impl BrakeRegistry {
         }
     }
 
+    /// Withdraws the deletions of tenants whose objects are another process's from now on.
+    pub fn leave(&self, kind: &Arc<Gvk>, is_meant: impl Fn(&str) -> bool) {
+        let known = self.brakes.lock().contains_key(kind);
+        if known {
+            self.with(kind, |brake, now| brake.leave(&is_meant, now));
+        }
+    }
+
     /// Releases the holds that an owner approves; returns whether any of them existed.
     pub fn approve(&self, kind: &Arc<Gvk>, ids: &str) -> bool {
         self.with(kind, |brake, _| brake.approve(ids)) == Some(true)
@@ -174,6 +182,13 @@ impl BrakeRegistry {
     /// The number of held deletions of a kind.
     pub fn count(&self, kind: &Arc<Gvk>) -> usize {
         self.brakes.lock().get(kind).map_or(0, Brake::count)
+    }
+
+    /// The tenants whose deletions are held.
+    pub fn held_tenants(&self, kind: &Arc<Gvk>) -> BTreeSet<Arc<str>> {
+        let brakes = self.brakes.lock();
+        let tenants = brakes.get(kind).map(Brake::held_tenants);
+        tenants.unwrap_or_default()
     }
 
     /// The held deletions of a kind.

@@ -45,6 +45,11 @@ pub async fn drain(work: impl Future) {
     shutdown::within(DRAIN, "finishing active requests", work).await;
 }
 
+/// Waits until all shards are released, within the time limit.
+pub async fn release_shards(keeper: impl Future) {
+    shutdown::within(RELEASE, "releasing the shards", keeper).await;
+}
+
 /// Releases the lease, within the time limit, if this process leads.
 pub async fn release(leadership: Option<Leadership>) {
     if let Some(leadership) = leadership {

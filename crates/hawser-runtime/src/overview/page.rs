@@ -108,7 +108,7 @@ fn head(out: &mut String, overview: &Overview) -> fmt::Result {
          <meta http-equiv=\"refresh\" content=\"{REFRESH}\"><style>{STYLE}</style></head><body><header>\
          <h1>{name}</h1><p class=\"dim\">Hawser {} · {} · up {} · {}</p></header><main>",
         Text(&overview.version),
-        overview.role.as_str(),
+        overview.role_text(),
         span(overview.uptime_seconds),
         Text(&overview.time),
     )

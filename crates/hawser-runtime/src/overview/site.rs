@@ -63,6 +63,11 @@ pub trait OverviewSource: Send + Sync {
 
     fn overview(&self) -> Overview;
 
+    /// Whether another process works on an object.
+    fn is_elsewhere(&self, _object: &ObjectPath<'_>) -> bool {
+        false
+    }
+
     /// What the process knows of an object; `None` if it has nothing to do about it.
     fn attempts(&self, object: &ObjectPath<'_>) -> Option<AttemptsOverview>;
 }
@@ -141,6 +146,7 @@ impl<S: OverviewSource> Overviews<S> {
             return json(&ObjectAnswer {
                 agent: self.source.name().to_owned(),
                 role: self.source.role(),
+                elsewhere: self.source.is_elsewhere(&object),
                 attempts: self.source.attempts(&object),
             });
         }

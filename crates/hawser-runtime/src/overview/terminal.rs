@@ -14,7 +14,7 @@ pub fn lines(overview: &Overview, width: usize, height: usize) -> Vec<String> {
         format!(
             "{}  {}  Hawser {}  up {}  {}",
             overview.name,
-            overview.role.as_str(),
+            overview.role_text(),
             overview.version,
             span(overview.uptime_seconds),
             overview.time,

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -16,13 +17,17 @@ use crate::cluster::connection::Connection;
 
 mod fence;
 mod lock;
+mod observer;
 mod options;
+mod presence;
 mod record;
 mod term;
 
 pub use fence::{Fence, Fenced};
 pub use lock::Lock;
-pub use options::{LeaseOptions, Terms, identity};
+pub use observer::LeaseObserver;
+pub use options::{LeaseOptions, Marks, Terms, identity};
+pub use presence::Presence;
 use term::{AcquireResult, End, Term, announce};
 
 /// The right to work, while it lasts. Dropping it releases nothing: others have to wait until the Lease expires.
@@ -60,6 +65,26 @@ pub async fn elect(connection: Connection, options: LeaseOptions) -> Leadership 
         }
         sleep(shortened(options.terms.retry)).await;
     }
+}
+
+/// Takes a Lease that the caller has seen to be free, as it was then. `None` if it has changed since.
+pub async fn take(
+    connection: &Connection,
+    options: LeaseOptions,
+    seen: Option<Value>,
+) -> Result<Option<Leadership>, String> {
+    let options = Arc::new(options);
+    let mut term = Term::new(connection.clone(), Arc::clone(&options));
+    let Some(sent) = term.take(seen).await? else {
+        return Ok(None);
+    };
+    options.metrics.leads(&options.name);
+    Ok(Some(Leadership::start(
+        term,
+        connection.clone(),
+        options,
+        sent,
+    )))
 }
 
 // === impl Leadership ===
@@ -178,7 +203,7 @@ impl fmt::Debug for Leadership {
 }
 
 /// A random duration a little shorter than this, so that processes that started together do not ask together.
-fn shortened(period: Duration) -> Duration {
+pub(crate) fn shortened(period: Duration) -> Duration {
     let chance = u32::from(Uuid::new_v4().as_bytes()[0]);
     period * (1024 - chance) / 1024
 }

@@ -209,6 +209,15 @@ impl Table {
         (places.count(cluster), places.clusters())
     }
 
+    /// The number of objects and of clusters, of those clusters that are meant.
+    pub fn share_where(&self, is_meant: impl Fn(&str) -> bool) -> (usize, usize) {
+        let places = &self.state.read().places;
+        let meant = places.names().filter(|cluster| is_meant(cluster));
+        meant.fold((0, 0), |(objects, clusters), cluster| {
+            (objects + places.count(cluster), clusters + 1)
+        })
+    }
+
     /// The keys of a cluster, or of one namespace in it.
     pub fn keys_of(&self, cluster: &str, namespace: Option<&str>) -> Vec<Key> {
         let state = self.state.read();

@@ -24,6 +24,9 @@ pub trait Observer: Send + Sync {
 /// Decides whether a call may be sent now; otherwise says why not.
 pub type Guard<'g> = dyn Fn() -> Result<(), String> + Send + Sync + 'g;
 
+/// Decides whether a write may be sent now on behalf of a tenant, or of nobody; otherwise says why not.
+pub type WriteGuard = dyn Fn(Option<&str>) -> Result<(), String> + Send + Sync;
+
 /// The limits of a connection.
 #[derive(Clone)]
 pub struct Limits {
@@ -33,7 +36,7 @@ pub struct Limits {
     pub per_second: Option<NonZeroU32>,
     pub observer: Option<Arc<dyn Observer>>,
     /// Asked right before each write is sent, except for writes of leases.
-    pub guard: Option<Arc<Guard<'static>>>,
+    pub guard: Option<Arc<WriteGuard>>,
     /// The `User-Agent` header.
     pub agent: &'static str,
     /// Checks of the server's certificate that are skipped.

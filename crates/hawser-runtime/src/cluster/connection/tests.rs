@@ -336,7 +336,7 @@ async fn what_may_be_sent_is_asked_when_the_turn_has_come() {
     let ground = Ground::start().await;
     let open = Arc::new(AtomicBool::new(true));
     let asked = Arc::clone(&open);
-    let may = move || {
+    let may = move |_: Option<&str>| {
         let open = asked.load(Ordering::Relaxed);
         open.then_some(())
             .ok_or_else(|| "another one leads".to_owned())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cluster::connection::Guard;
+use crate::cluster::connection::WriteGuard;
 
 /// Open while no other process can hold the Lease. It closes if it is not extended, even if everything else in the
 /// process is blocked. Clones and checks are cheap.
@@ -48,9 +48,9 @@ impl Fence {
     }
 
     /// A guard for everything that a connection writes.
-    pub fn guard(&self) -> Arc<Guard<'static>> {
+    pub fn guard(&self) -> Arc<WriteGuard> {
         let fence = self.clone();
-        Arc::new(move || fence.check().map_err(|fenced| fenced.to_string()))
+        Arc::new(move |_| fence.check().map_err(|fenced| fenced.to_string()))
     }
 
     /// Whether a write may begin now.

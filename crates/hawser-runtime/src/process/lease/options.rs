@@ -1,8 +1,10 @@
 //! The options of an election, and the identity of a candidate.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -32,7 +34,25 @@ pub struct LeaseOptions {
     pub terms: Terms,
     /// Open while this process holds the Lease and no other process can.
     pub fence: Fence,
+    pub marks: Marks,
     pub metrics: Arc<Metrics>,
+}
+
+/// What the holder writes on the Lease, in the same request as its record. Other labels and annotations stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub labels: BTreeMap<&'static str, String>,
+    pub annotations: BTreeMap<&'static str, String>,
+}
+
+impl Marks {
+    pub(super) fn write(&self, object: &mut Value) {
+        for (field, marks) in [("labels", &self.labels), ("annotations", &self.annotations)] {
+            for (name, value) in marks {
+                object["metadata"][field][*name] = value.as_str().into();
+            }
+        }
+    }
 }
 
 impl LeaseOptions {
@@ -45,6 +65,7 @@ impl LeaseOptions {
             identity: identity(),
             terms: Terms::USUAL,
             fence: fence.clone(),
+            marks: Marks::default(),
             metrics: Arc::clone(metrics),
         }
     }

@@ -72,6 +72,11 @@ impl Candidate {
         Step::Write(self.mine(clock, clock, lease.transitions + 1))
     }
 
+    /// The record after this candidate takes a Lease that it has seen to be free.
+    pub(super) fn taken(&self, lease: Option<&Record>, clock: &str) -> Record {
+        self.mine(clock, clock, lease.map_or(0, |lease| lease.transitions + 1))
+    }
+
     /// The record after this candidate releases the Lease.
     pub(super) fn given_up(lease: &Record, clock: &str) -> Record {
         Record {

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::fence::Fence;
-use super::options::LeaseOptions;
+use super::options::{LeaseOptions, Marks};
 use super::record::{Candidate, Record, Step};
 use crate::cluster::connection::{Call, CallClass, Connection, Reply};
 
@@ -17,6 +17,7 @@ pub(super) struct Term {
     connection: Connection,
     options: Arc<LeaseOptions>,
     candidate: Candidate,
+    marks: Marks,
     /// The Lease as this process last wrote it.
     held: Option<Value>,
 }
@@ -50,9 +51,15 @@ impl Term {
         Self {
             connection,
             candidate: Candidate::new(options.identity.clone(), options.terms.duration),
+            marks: options.marks.clone(),
             options,
             held: None,
         }
+    }
+
+    /// Writes an annotation with the Lease from now on.
+    pub(super) fn annotate(&mut self, name: &'static str, text: &str) {
+        self.marks.annotations.insert(name, text.to_owned());
     }
 
     /// Tries once to acquire the Lease, for at most half the renew deadline.
@@ -69,6 +76,36 @@ impl Term {
             self.held = None;
         }
         asked
+    }
+
+    /// Takes a Lease that the caller has seen to be free; `None` if it has changed since. Takes at most half the renew
+    /// deadline.
+    pub(super) async fn take(&mut self, seen: Option<Value>) -> Result<Option<Instant>, String> {
+        let record = seen.as_ref().map(|lease| self.options.lock.read(lease));
+        let record = self.candidate.taken(record.as_ref(), &clock());
+        let limit = self.options.terms.renew_deadline / 2;
+        let taking = async {
+            match seen {
+                Some(lease) => self.write(lease, &record).await,
+                None => self.create(&record).await.map(Some),
+            }
+        };
+        let taken = timeout(limit, taking).await;
+        match taken.map_err(|_| format!("no answer within {limit:?}"))?? {
+            Some(AcquireResult::Held { sent }) => Ok(Some(sent)),
+            Some(AcquireResult::Theirs { .. } | AcquireResult::Failed { .. }) | None => Ok(None),
+        }
+    }
+
+    /// Deletes the Lease that this process wrote last.
+    pub(super) async fn delete(&self) -> Result<(), String> {
+        let uid = self.held.as_ref().map(|lease| &lease["metadata"]["uid"]);
+        let options = json!({"preconditions": {"uid": uid}});
+        let reply = self.call(Call::delete(self.path(), &options)).await?;
+        match reply.status {
+            404 | 409 => Ok(()),
+            _ => reply.ok().map(drop).map_err(|refusal| refusal.to_string()),
+        }
     }
 
     /// Renews the Lease, held since `sent`, until that fails.
@@ -195,6 +232,7 @@ impl Term {
         record: &Record,
     ) -> Result<Option<AcquireResult>, String> {
         self.options.lock.write(record, &mut lease);
+        self.marks.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::put(self.path(), &lease)).await?;
         match reply.status {
@@ -216,6 +254,7 @@ impl Term {
             "metadata": {"namespace": namespace, "name": name},
         });
         self.options.lock.write(record, &mut lease);
+        self.marks.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::post(lock.all(namespace), &lease)).await?;
         self.written(&reply, sent)

@@ -61,6 +61,7 @@ impl Scene {
             identity: identity.to_owned(),
             terms,
             fence: Fence::closed(),
+            marks: Marks::default(),
             metrics: Arc::clone(&self.metrics),
         };
         elect(self.ground.service.clone(), options)

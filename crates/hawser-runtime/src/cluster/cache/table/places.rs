@@ -142,6 +142,10 @@ impl Places {
         self.clusters.len()
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.clusters.keys().map(|cluster| &**cluster)
+    }
+
     /// The number of objects of a cluster.
     pub(super) fn count(&self, cluster: &str) -> usize {
         let namespaces = self.clusters.get(cluster).into_iter().flatten();
