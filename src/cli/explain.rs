@@ -197,6 +197,7 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
     let options = agent.options()?;
     let name = options.agent_name.clone();
     let explainer = Explainer::begin(options, &[]).await?;
+    explainer.check_namespace().await?;
     let explained = explainer.explain(&selection).await?;
     let attempts = if is_one {
         attempts(&args.page, &name, explained.iter().map(path_on_page)).await
@@ -243,11 +244,7 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
     let _ = writeln!(text, "{}", title(explained));
     match explained.left_out_by {
         Some(field) if explained.is_in_step() => {
-            line(
-                text,
-                "in sync",
-                "no, and not to be: a filter leaves the object out",
-            );
+            line(text, "in sync", "no: a filter leaves the object out");
             let advice = format!("change the labels or {field}, if the object is to be synced");
             line(text, "what to do", advice);
         }

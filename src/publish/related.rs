@@ -108,9 +108,13 @@ impl PublishedKind {
     }
 }
 
-/// Whether an object has not been changed for a while.
+/// Whether a while has passed since something happened to an object.
 pub trait Quiet: Send + Sync {
+    /// Since it was changed.
     fn is_quiet(&self, key: &Key, object: &Object) -> bool;
+
+    /// Since it was created, however often it changes.
+    fn is_settled(&self, key: &Key, object: &Object) -> bool;
 }
 
 /// Every object counts as unchanged.
@@ -118,6 +122,10 @@ pub struct AlwaysQuiet;
 
 impl Quiet for AlwaysQuiet {
     fn is_quiet(&self, _key: &Key, _object: &Object) -> bool {
+        true
+    }
+
+    fn is_settled(&self, _key: &Key, _object: &Object) -> bool {
         true
     }
 }

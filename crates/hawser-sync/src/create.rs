@@ -168,7 +168,8 @@ fn namespace(pass: &Pass<'_>, link: &Link, key: &Key) -> Result<LinkDecision, Bo
     let Some(namespace) = key.namespace_key() else {
         return Ok(fine);
     };
-    if pass.view.freshness(&namespace) == Freshness::Stale {
+    // Who creates no namespaces may not be allowed to read them.
+    if link.policy.makes_namespaces() && pass.view.freshness(&namespace) == Freshness::Stale {
         return Err(Box::new(LinkDecision::read(Request::Read {
             key: namespace,
         })));

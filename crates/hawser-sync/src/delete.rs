@@ -16,7 +16,7 @@ use super::memory::{CopyRecord, Entry};
 use super::pass::{
     LinkDecision, Lookup, Pass, drop_foreign_finalizer, patch_version, remove_finalizer,
 };
-use super::reason::Code;
+use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
 use super::rules::CopyOrigin;
 use super::view::Seen;
@@ -43,7 +43,7 @@ pub(super) fn retract(
     {
         return turn;
     }
-    if link.policy.claims == Claims::Unrecorded {
+    if fate == Fate::Delete && link.policy.claims == Claims::Unrecorded {
         return recorded(pass, link, source);
     }
     let unwanted = matches!(link.source, Source::Unwanted(_));
@@ -91,7 +91,12 @@ pub(super) fn retract(
 
 /// A copy that others are about to record. They can only if its own record names its uid.
 fn recorded(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> LinkDecision {
-    let turn = LinkDecision::end(Code::SourceNotQuiet);
+    let place = pass.entry(link).and_then(|entry| entry.copy.key());
+    let shared = place.map(|key| format!("{key}, which other objects share"));
+    let turn = LinkDecision::end(Reason::new(
+        Code::SourceNotQuiet,
+        shared.unwrap_or_default(),
+    ));
     let Some(entry) = pass.entry(link) else {
         return turn;
     };

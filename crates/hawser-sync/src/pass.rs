@@ -368,7 +368,8 @@ pub(super) fn waiting_for_deletion(object: &Object) -> Reason {
     let detail = match &*finalizers {
         [] => String::new(),
         [one] => format!("finalizer {one}"),
-        several => format!("finalizers {}", several.join(", ")),
+        [first, second] => format!("finalizers {first}, {second}"),
+        [first, rest @ ..] => format!("finalizer {first} and {} others", rest.len()),
     };
     Reason::new(Code::WaitingForDeletion, detail)
 }

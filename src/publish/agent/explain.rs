@@ -29,7 +29,7 @@ use crate::explain::is_of_kind;
 use crate::publish::marks::{self, Remote};
 use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::events;
-use hawser_runtime::cluster::wire::collection;
+use hawser_runtime::cluster::wire::{collection, segment};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::{Key, Scope, Seen, Store as _};
@@ -119,7 +119,7 @@ impl Explainer {
             &Fence::closed().guard(),
             &dedicated,
         )?;
-        check_flags(&planes, &options).await?;
+        check_slice(&planes, &options.slice).await?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;
@@ -213,6 +213,16 @@ impl Explainer {
         }
     }
 
+    /// Checks the namespace of the agent. Without it, every object would seem to lack the namespace of its copy.
+    pub async fn check_namespace(&self) -> Result<(), ExplainError> {
+        let namespace = &self.agent.options.namespace;
+        let path = format!("/api/v1/namespaces/{namespace}");
+        if is_absent(&self.planes.service, path).await {
+            return Err(ExplainError::NoNamespace(namespace.clone()));
+        }
+        Ok(())
+    }
+
     /// Explains the selected objects.
     pub async fn explain(&self, selection: &Selection) -> Result<Vec<Explained>, ExplainError> {
         // It takes a read of each copy that differs.
@@ -238,14 +248,14 @@ impl Explainer {
             None => None,
         };
         let selected = self.select(selection, cluster.as_deref());
-        match (selected, &selection.name) {
-            (Err(ExplainError::NotFound { kind, name }), Some(_)) => {
+        match selected {
+            Err(ExplainError::NotFound { kind, name }) if cluster.is_none() => {
                 Err(match self.of_nobody(selection, &name).await {
                     Some(object) => ExplainError::NoCopy(object),
                     None => ExplainError::NotFound { kind, name },
                 })
             }
-            (selected, _) => selected,
+            selected => selected,
         }
     }
 
@@ -258,7 +268,8 @@ impl Explainer {
                 continue;
             }
             let all = collection(kind, selection.namespace.as_deref(), &plan.local_resource);
-            let path = format!("{all}?fieldSelector=metadata.name%3D{name}&limit=1");
+            let selector = format!("metadata.name%3D{}", segment(name));
+            let path = format!("{all}?fieldSelector={selector}&limit=1");
             let found = self.planes.service.ask(Call::get(path)).await.ok();
             let found = found.as_ref().map(|list| &list["items"][0]["metadata"]);
             if let Some(metadata) = found.filter(|metadata| metadata["name"] == name) {
@@ -351,20 +362,17 @@ impl Explainer {
     }
 }
 
-/// Checks what would otherwise only show as objects that are out of sync, or as a kcp that does not answer.
-async fn check_flags(planes: &Connections, options: &AgentOptions) -> Result<(), ExplainError> {
-    let is_absent = async |plane: &Connection, path: String| {
-        let found = plane.ask(Call::get(path)).await;
-        found.is_err_and(|error| error.code() == Some(404))
-    };
-    let (slice, namespace) = (&options.slice, &options.namespace);
+/// An agent waits for its slice. Here, its name is more likely to be wrong.
+async fn check_slice(planes: &Connections, slice: &str) -> Result<(), ExplainError> {
     if is_absent(&planes.kcp, format!("{SLICES}/{slice}")).await {
-        return Err(ExplainError::NoSlice(slice.clone()));
-    }
-    if is_absent(&planes.service, format!("/api/v1/namespaces/{namespace}")).await {
-        return Err(ExplainError::NoNamespace(namespace.clone()));
+        return Err(ExplainError::NoSlice(slice.to_owned()));
     }
     Ok(())
+}
+
+async fn is_absent(plane: &Connection, path: String) -> bool {
+    let found = plane.ask(Call::get(path)).await;
+    found.is_err_and(|error| error.code() == Some(404))
 }
 
 /// Warns if all copies are another agent's: its name was probably meant.

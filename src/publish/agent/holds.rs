@@ -1,5 +1,6 @@
 //! Deletions that other replicas hold. Each replica tells of its own by a note on its Lease: the leader writes all of them
-//! into conditions, and a replica that takes a shard goes on holding what was held there.
+//! into conditions, and a replica that takes a shard goes on holding what was held there. Whatever was held in a shard is
+//! remembered for a time, because the note of a replica that has released it no longer tells of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,11 +12,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::approvals;
 use super::publishing::Publishing;
 use hawser_runtime::controller::HeldDeletions;
 use kube_lang::object::Gvk;
 
-/// The time for which holds of other replicas are remembered: as long as those of an earlier process.
+/// The time for which holds of a shard are remembered after a replica has last told of them: as long as those of an
+/// earlier process.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// The held deletions of one published resource in one replica.
@@ -31,51 +34,60 @@ struct HeldNote {
 /// By the uid of the published resource.
 type HeldNotes = BTreeMap<String, HeldNote>;
 
-/// The holds of other replicas.
+/// The holds of other replicas, and those that this replica has left with a shard.
 #[derive(Debug, Default)]
-pub struct OtherHolds(Mutex<Vec<RememberedNotes>>);
+pub struct OtherHolds(Mutex<KnownHolds>);
 
-#[derive(Debug)]
-struct RememberedNotes {
-    identity: String,
-    notes: HeldNotes,
-    /// Whether the replica is there, and when it was last.
-    is_there: bool,
-    seen: Instant,
+#[derive(Debug, Default)]
+struct KnownHolds {
+    /// The notes of replicas that are there, by identity; without empty ones.
+    there: BTreeMap<String, HeldNotes>,
+    /// When holds were last there, by the uid of the published resource, the shard and the id of the hold.
+    left: BTreeMap<(String, usize, String), Instant>,
+}
+
+impl KnownHolds {
+    fn remember(&mut self, notes: &HeldNotes, now: Instant) {
+        self.left
+            .retain(|_, seen| now.duration_since(*seen) < REMEMBERED);
+        for (uid, note) in notes {
+            for shard in &note.shards {
+                for id in note.ids.split(',') {
+                    self.left.insert((uid.clone(), *shard, id.to_owned()), now);
+                }
+            }
+        }
+    }
 }
 
 impl OtherHolds {
     /// Stores the notes of all other replicas that are there; returns whether any differs.
     fn hear(&self, notes: &BTreeMap<String, String>) -> bool {
-        let now = Instant::now();
-        let mut known = self.0.lock();
-        let mut differs = false;
-        for one in &mut *known {
-            differs |= one.is_there && !notes.contains_key(&one.identity) && !one.notes.is_empty();
-            one.is_there = false;
-        }
-        for (identity, text) in notes {
+        let read = notes.iter().map(|(identity, text)| {
             // Of another version, perhaps.
             let notes: HeldNotes = serde_json::from_str(text).unwrap_or_default();
-            let before = known.iter().position(|one| one.identity == *identity);
-            let before = before.map(|at| known.swap_remove(at));
-            differs |= before.map(|one| one.notes).unwrap_or_default() != notes;
-            known.push(RememberedNotes {
-                identity: identity.clone(),
-                notes,
-                is_there: true,
-                seen: now,
-            });
+            (identity.clone(), notes)
+        });
+        let there = read.filter(|(_, notes)| !notes.is_empty()).collect();
+        let mut known = self.0.lock();
+        let before = std::mem::replace(&mut known.there, there);
+        // Whoever is gone, or has released a shard, no longer tells of its holds.
+        let now = Instant::now();
+        for notes in before.values() {
+            known.remember(notes, now);
         }
-        known.retain(|one| one.is_there || now.duration_since(one.seen) < REMEMBERED);
-        differs
+        known.there != before
+    }
+
+    /// Remembers holds of this replica, before it leaves a shard.
+    fn leave(&self, own: &HeldNotes) {
+        self.0.lock().remember(own, Instant::now());
     }
 
     /// All held deletions of a published resource, with those of this replica.
     pub fn with(&self, own: Option<HeldDeletions>, uid: &str) -> Option<HeldDeletions> {
         let known = self.0.lock();
-        let there = known.iter().filter(|one| one.is_there);
-        let others = there.filter_map(|one| one.notes.get(uid));
+        let others = known.there.values().filter_map(|notes| notes.get(uid));
         let others = others.map(|note| HeldDeletions {
             count: note.count,
             why: note.why.clone(),
@@ -83,20 +95,27 @@ impl OtherHolds {
         });
         own.into_iter().chain(others).reduce(|mut all, one| {
             all.count += one.count;
-            if !all.ids.split(',').any(|id| id == one.ids) {
-                all.ids = format!("{},{}", all.ids, one.ids);
+            for id in one.ids.split(',') {
+                if !all.ids.split(',').any(|known| known == id) {
+                    all.ids = format!("{},{id}", all.ids);
+                }
             }
             all
         })
     }
 
-    /// The holds for a published resource that other replicas had on a shard.
+    /// The holds for a published resource that there were on a shard.
     fn of_shard(&self, uid: &str, shard: usize) -> BTreeSet<String> {
+        let now = Instant::now();
         let known = self.0.lock();
-        let notes = known.iter().filter_map(|one| one.notes.get(uid));
+        let notes = known.there.values().filter_map(|notes| notes.get(uid));
         let held = notes.filter(|note| note.shards.contains(&shard));
-        held.flat_map(|note| note.ids.split(',').map(str::to_owned))
-            .collect()
+        let held = held.flat_map(|note| note.ids.split(','));
+        let left = known.left.iter().filter(|((of, at, _), seen)| {
+            of == uid && *at == shard && now.duration_since(**seen) < REMEMBERED
+        });
+        let left = left.map(|((.., id), _)| &**id);
+        held.chain(left).map(str::to_owned).collect()
     }
 }
 
@@ -161,17 +180,29 @@ impl Publishing {
         held.collect()
     }
 
-    /// Goes on holding the deletions that another replica held in a shard.
+    /// Goes on holding the deletions that were held in a shard.
     pub fn resume_holds(&self, shard: usize) {
         for (uid, publication) in &*self.dispatch.running() {
+            let kind = &publication.local_kind;
             for id in self.others.of_shard(uid, shard) {
-                self.brakes.resume(&publication.local_kind, &id);
+                let share = self.dispatch.share.clone();
+                let is_meant = move |cluster: &str| share.shard(cluster) == Some(shard);
+                self.brakes.resume_for(kind, &id, is_meant);
+            }
+            // Of those that are remembered, some may have been approved.
+            if let Some(published) = self.switch.selected(&publication.plan.name) {
+                approvals::apply(&self.brakes, kind, &published);
             }
         }
     }
 
     /// Another replica may work on a shard: its deletions are held there.
     pub fn leave_holds(&self, shard: usize) {
+        let mut own = self.own_holds();
+        for note in own.values_mut() {
+            note.shards.retain(|held| *held == shard);
+        }
+        self.others.leave(&own);
         let share = &self.dispatch.share;
         let is_meant = |cluster: &str| share.shard(cluster) == Some(shard);
         let running = self.dispatch.running();
@@ -222,6 +253,26 @@ mod tests {
         assert_eq!(others.of_shard("uid", 2), ["hold-b".to_owned()].into());
         advance(REMEMBERED).await;
         others.hear(&[("two".to_owned(), "unreadable".to_owned())].into());
+        assert_eq!(others.of_shard("uid", 2), BTreeSet::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn holds_are_remembered_when_a_shard_is_released_or_lost() {
+        let others = OtherHolds::default();
+        others.hear(&notes("one", 30, "hold-a,hold-b"));
+        // They were there until now, however long ago they were first told of.
+        advance(REMEMBERED * 2).await;
+        let released = BTreeMap::from([("one".to_owned(), "{}".to_owned())]);
+        assert!(others.hear(&released));
+        assert!(!others.hear(&released));
+        let both = BTreeSet::from(["hold-a".to_owned(), "hold-b".to_owned()]);
+        assert_eq!(others.of_shard("uid", 2), both);
+        assert_eq!(others.with(None, "uid"), None);
+
+        let own: HeldNotes = serde_json::from_str(&notes("me", 3, "hold-c")["me"]).unwrap();
+        others.leave(&own);
+        assert!(others.of_shard("uid", 2).contains("hold-c"));
+        advance(REMEMBERED).await;
         assert_eq!(others.of_shard("uid", 2), BTreeSet::new());
     }
 

@@ -167,7 +167,7 @@ pub enum FlagError {
 }
 
 /// The most shards: each has a Lease that its holder renews every two seconds.
-const MOST_SHARDS: usize = 64;
+const MOST_SHARDS: usize = hawser_runtime::process::shards::MOST;
 
 /// All invalid flags.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -241,11 +241,13 @@ impl PassDialect for ObjectPass {
         // Another replica may be at work on it already, and notes of this one would stay.
         if self.work.check().is_err() {
             let cluster = &self.id.cluster;
-            if !self.passes.dispatch.share.has(cluster) {
-                self.passes
-                    .dispatch
-                    .leave_claims(|other| *other == **cluster);
+            if self.passes.dispatch.share.has(cluster) {
+                // The Lease was renewed too late, and nobody else took the shard: what was not sent is still due.
+                return queue::Outcome::Failed(None);
             }
+            self.passes
+                .dispatch
+                .leave_claims(|other| *other == **cluster);
             return queue::Outcome::Settled;
         }
         let (publication, id, report) = (&self.publication, &self.id, ended.report);
@@ -299,7 +301,7 @@ impl ObjectPass {
             Some(_) | None => Presence::There,
         };
         self.publication
-            .note_related(&self.id, report, presence, cache)
+            .note_related(&self.id, report, presence, || self.state_key(), cache)
     }
 
     /// An object that passes depend on; it is read if it is unknown.

@@ -69,6 +69,8 @@ pub enum AgentError {
     DedicatedThread(#[source] io::Error),
     #[error("lost the leadership: another agent of this name may lead now")]
     LeadershipLost,
+    #[error("the task that takes and releases shards has ended")]
+    ShardsEnded,
 }
 
 /// The server of kcp's kubeconfig is a workspace.
@@ -448,7 +450,7 @@ impl Agent {
 
     async fn run(self, process: OfProcess) -> Result<(), AgentError> {
         let stop = process.stop.clone();
-        let Some((drained, _filling)) = self.begin(&process).await else {
+        let Some((drained, _filled)) = self.begin(&process).await else {
             return Ok(());
         };
         let leadership = tokio::select! {
@@ -485,7 +487,7 @@ impl Agent {
         process: OfProcess,
         (shards, changes): ChangingShards,
     ) -> Result<(), AgentError> {
-        let Some((drained, _filling)) = self.begin(&process).await else {
+        let Some((drained, filled)) = self.begin(&process).await else {
             return Ok(());
         };
         let options = self.shard_options(&process);
@@ -493,8 +495,21 @@ impl Agent {
         let (heard, notes) = watch::channel(BTreeMap::new());
         let keeper = ShardKeeper::new(self.lease.clone(), options, &shards, told, heard);
         let released = CancellationToken::new();
-        // Like the lease, shards are kept on the separate thread.
-        let keeper = process.dedicated.spawn(keeper.run(released.clone()));
+        // Cancelled when the keeper ends, also by a panic.
+        let unkept = CancellationToken::new();
+        // Like the lease, shards are kept on the separate thread. Others keep theirs until this replica has read
+        // everything that passes need.
+        let keeper = {
+            let (filled, ended) = (filled.complete.clone(), unkept.clone().drop_guard());
+            let stop = released.clone();
+            process.dedicated.spawn(async move {
+                let _ended = ended;
+                tokio::select! {
+                    () = filled.cancelled() => keeper.run(stop).await,
+                    () = stop.cancelled() => {}
+                }
+            })
+        };
         self.publishing.begin_passes();
         info!(name = self.options.agent_name, "running");
         let electing = self.election(&process);
@@ -502,16 +517,22 @@ impl Agent {
         let (mut work, leader) = self.work(drained);
         work.follow(changes);
         work.share_holds(note, notes);
-        let leadership = tokio::select! {
-            leadership = process.dedicated.run(electing) => Some(leadership),
-            () = process.stop.cancelled() => None,
+        let elected = tokio::select! {
+            leadership = process.dedicated.run(electing) => Ok(Some(leadership)),
+            () = process.stop.cancelled() => Ok(None),
+            () = unkept.cancelled() => Err(AgentError::ShardsEnded),
         };
-        let ended = match &leadership {
-            None => Ok(()),
-            Some(leadership) => {
+        let (leadership, ended) = match elected {
+            Err(error) => (None, Err(error)),
+            Ok(None) => (None, Ok(())),
+            Ok(Some(leadership)) => {
                 publishing.lead();
                 leader.start(&mut work);
-                process.ended(leadership.lost()).await
+                let ended = tokio::select! {
+                    ended = process.ended(leadership.lost()) => ended,
+                    () = unkept.cancelled() => Err(AgentError::ShardsEnded),
+                };
+                (Some(leadership), ended)
             }
         };
         work.end().await;
@@ -524,7 +545,7 @@ impl Agent {
     }
 
     /// Starts what a standby does too. `None` if the process is stopped before everything is listed.
-    async fn begin(&self, process: &OfProcess) -> Option<(JoinSet<()>, AbortOnDropHandle<()>)> {
+    async fn begin(&self, process: &OfProcess) -> Option<(JoinSet<()>, Filling)> {
         tokio::select! {
             () = self.control_listed() => {}
             () = process.stop.cancelled() => return None,
@@ -535,8 +556,7 @@ impl Agent {
         // A standby reads everything that the leader reads, and writes nothing.
         let mut drained = JoinSet::new();
         drained.spawn(Arc::clone(&self.publishing).work());
-        let filling = filling(Arc::clone(&self.publishing), Arc::clone(&process.health));
-        Some((drained, AbortOnDropHandle::new(tokio::spawn(filling))))
+        Some((drained, Filling::start(&self.publishing, &process.health)))
     }
 
     /// Starts to write about everything.
@@ -627,11 +647,29 @@ impl Agent {
 pub(super) const LOOK_ROUND: Duration = Duration::from_millis(100);
 
 /// Marks the caches as complete, once they are.
-async fn filling(publishing: Arc<Publishing>, health: Arc<Health>) {
-    while !publishing.is_complete() {
-        tokio::time::sleep(LOOK_ROUND).await;
+struct Filling {
+    /// Cancelled when they are.
+    complete: CancellationToken,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Filling {
+    fn start(publishing: &Arc<Publishing>, health: &Arc<Health>) -> Self {
+        let (publishing, health) = (Arc::clone(publishing), Arc::clone(health));
+        let complete = CancellationToken::new();
+        let told = complete.clone();
+        let task = tokio::spawn(async move {
+            while !publishing.is_complete() {
+                tokio::time::sleep(LOOK_ROUND).await;
+            }
+            health.found("caches");
+            told.cancel();
+        });
+        Self {
+            complete,
+            _task: AbortOnDropHandle::new(task),
+        }
     }
-    health.found("caches");
 }
 
 fn pace() -> Pace {

@@ -100,8 +100,10 @@ impl RelatedShared {
         let copies = match change.what {
             ChangeType::Gone => Vec::new(),
             _ if !memory::codec::has_related(secret) => {
-                if !share.has(cluster) {
-                    let by = claim_owner(secret, &remote);
+                let by = claim_owner(secret, &remote);
+                if share.has(cluster) {
+                    self.ledger.recorded_nothing(&by);
+                } else {
                     self.ledger.remembered_nothing(&by);
                 }
                 return;
@@ -430,6 +432,7 @@ impl Publication {
         id: &SubjectId,
         report: &Report,
         presence: Presence,
+        own_state: impl FnOnce() -> Option<Key>,
         fingerprints: &dyn FingerprintSource,
     ) -> bool {
         let entries = self.compiled().related();
@@ -444,13 +447,23 @@ impl Publication {
             let agent = &self.compiled().agent().namespace;
             key.side == self.sides.service && key.namespace.as_deref() == Some(agent)
         };
+        // The states of others are asked for rarely.
+        let states = report.asked.iter().filter(|question| match question {
+            Question::Object(key) => is_state(key),
+            Question::Marked(..) => false,
+        });
+        let own_state = if states.count() > 1 {
+            own_state()
+        } else {
+            None
+        };
         let mut state = self.state.write();
         let local = &state.related.local;
         let concerns = |question: &&Question| match question {
-            Question::Object(key) => {
-                let own = *key == anchor || is_state(key);
-                !own && (namespaces || key.kind != namespace_kind())
+            Question::Object(key) if is_state(key) => {
+                own_state.as_ref().is_some_and(|own| own != key)
             }
+            Question::Object(key) => *key != anchor && (namespaces || key.kind != namespace_kind()),
             Question::Marked(scope, _) => {
                 scope.side == self.sides.kcp
                     || scope.kind != self.local_kind

@@ -77,8 +77,8 @@ struct MadeCopy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MadeByOther {
     No,
-    /// This owner was about to create a copy under its name.
-    Perhaps(ClaimOwner),
+    /// These owners were about to create a copy under its name.
+    Perhaps(Vec<ClaimOwner>),
     Yes,
 }
 
@@ -166,6 +166,14 @@ impl ClaimIndex {
         owners
     }
 
+    /// The memory of an owner records nothing any more. What its passes claim stays.
+    pub fn recorded_nothing(&self, by: &ClaimOwner) {
+        let mut state = self.0.lock();
+        if state.claims.contains_key(by) {
+            state.record(by, MadeCopies::default());
+        }
+    }
+
     /// An owner has no memory, and so no claims.
     pub fn remembered_nothing(&self, by: &ClaimOwner) {
         self.remembered(by, BTreeSet::new(), MadeCopies::default());
@@ -183,6 +191,9 @@ impl ClaimIndex {
         let nothing = claims.is_empty();
         let before = state.claims.get(by);
         if nothing && before.is_none_or(|claims| claims.objects.is_empty()) {
+            if before.is_some() {
+                state.record(by, made);
+            }
             return;
         }
         let now = Claims {
@@ -220,25 +231,44 @@ impl ClaimIndex {
         false
     }
 
-    /// Whether the object with this uid was created as a copy for anybody else: a claim is no proof of that.
+    /// Whether the object with this uid was created as a copy for another object of the workspace: a claim is no proof
+    /// of that.
     pub fn made_by_other(&self, by: &ClaimOwner, copy: &Key, uid: Option<&str>) -> MadeByOther {
-        let copy = any_version(copy);
         let state = self.0.lock();
-        let owners = state.recorded_by.get(&copy).into_iter().flatten();
-        let mut found = MadeByOther::No;
-        for owner in owners.filter(|owner| *owner != by) {
-            let claims = state.claims.get(owner);
-            let Some(made) = claims.and_then(|claims| claims.made.0.get(&copy)) else {
-                continue;
-            };
-            match &made.uid {
-                Some(made) if uid == Some(&**made) => return MadeByOther::Yes,
-                None if !made.is_intended => return MadeByOther::Yes,
-                _ if made.is_intended => found = MadeByOther::Perhaps(owner.clone()),
-                _ => {}
+        let mut intending = Vec::new();
+        for (owner, made) in state.records(by, &any_version(copy)) {
+            if made.is_of(uid) {
+                return MadeByOther::Yes;
+            }
+            if made.is_intended {
+                intending.push(owner.clone());
             }
         }
-        found
+        if intending.is_empty() {
+            MadeByOther::No
+        } else {
+            MadeByOther::Perhaps(intending)
+        }
+    }
+
+    /// Whether another object that wants this copy records it as created.
+    pub fn is_recorded_by_heir(&self, by: &ClaimOwner, copy: &Key, uid: Option<&str>) -> bool {
+        let claim = ObjectClaim::copy(copy);
+        let state = self.0.lock();
+        let heirs = state.by_claim.get(&claim);
+        let is_heir = |owner: &ClaimOwner| heirs.is_some_and(|heirs| heirs.contains(owner));
+        let mut records = state.records(by, &claim.key);
+        records.any(|(owner, made)| is_heir(owner) && made.is_of(uid))
+    }
+}
+
+impl MadeCopy {
+    /// Whether this is the object with this uid.
+    fn is_of(&self, uid: Option<&str>) -> bool {
+        match &self.uid {
+            Some(made) => uid == Some(&**made),
+            None => !self.is_intended,
+        }
     }
 }
 
@@ -282,6 +312,20 @@ impl LedgerState {
             let after = claims.objects.range((Excluded(copy.clone()), Unbounded));
             let key = copy.key.clone();
             after.map_while(move |claim| claim.source.as_ref().filter(|_| claim.key == key))
+        })
+    }
+
+    /// What other objects of the workspace record of a copy.
+    fn records(
+        &self,
+        by: &ClaimOwner,
+        copy: &Key,
+    ) -> impl Iterator<Item = (&ClaimOwner, &MadeCopy)> {
+        let owners = self.recorded_by.get(copy).into_iter().flatten();
+        let others = owners.filter(move |owner| *owner != by && owner.cluster == by.cluster);
+        others.filter_map(move |owner| {
+            let made = self.claims.get(owner)?.made.0.get(copy)?;
+            Some((owner, made))
         })
     }
 
@@ -339,7 +383,8 @@ impl LedgerState {
         for claim in before.unwrap_or_default() {
             remove_owner(&mut self.by_claim, &claim, by);
         }
-        if objects.is_empty() {
+        let recorded = self.claims.get(by).map(|claims| &claims.made);
+        if objects.is_empty() && recorded.is_none_or(|made| made.0.is_empty()) {
             self.done.push_back(by.clone());
         }
         self.claims.entry(by.clone()).or_default().said = said;
@@ -558,6 +603,13 @@ mod tests {
         ledger.wants(&two, own.clone(), record(created()));
         assert_eq!(by_other(&one, "u"), MadeByOther::Yes);
         assert_eq!(by_other(&one, "another"), MadeByOther::No);
+        assert_eq!(by_other(&who("b", "1"), "u"), MadeByOther::No);
+        let has_heir = || ledger.is_recorded_by_heir(&one, &secret, Some("u"));
+        assert!(has_heir());
+        // Who leaves has made it, and does not take it over.
+        ledger.wants(&two, claims(&[]), record(created()));
+        assert_eq!(by_other(&one, "u"), MadeByOther::Yes);
+        assert!(!has_heir());
         assert_eq!(by_other(&two, "u"), MadeByOther::No);
         ledger.wants(&two, claims(&[]), MadeCopies::default());
         assert_eq!(by_other(&one, "u"), MadeByOther::No);
@@ -568,7 +620,10 @@ mod tests {
         };
         let third = who("a", "3");
         ledger.remembered(&third, own.clone(), record(intended));
-        assert_eq!(by_other(&one, "u"), MadeByOther::Perhaps(third.clone()));
+        assert_eq!(
+            by_other(&one, "u"),
+            MadeByOther::Perhaps(vec![third.clone()])
+        );
         // What a memory records is known before its owner decides again.
         ledger.wants(&third, own.clone(), MadeCopies::default());
         ledger.remembered(&third, claims(&[]), record(created()));

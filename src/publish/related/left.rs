@@ -244,9 +244,11 @@ impl Left<'_> {
 
     /// Claims exactly these records of the memory.
     fn claim_recorded(&self, keeps: impl Fn(&Identity) -> bool) {
+        let (sides, remote) = (self.rules.sides(), self.rules.remote());
         let kept = self.records().filter(|(_, identity, _)| keeps(identity));
-        let kept = kept.map(|(id, _, copy)| (id, copy));
-        let (claims, made) = recorded_claims(kept, self.rules.sides(), self.rules.remote());
+        let (claims, _) = recorded_claims(kept.map(|(id, _, copy)| (id, copy)), sides, remote);
+        let all = self.records().map(|(id, _, copy)| (id, copy));
+        let (_, made) = recorded_claims(all, sides, remote);
         let ledger = self.around.ledger;
         ledger.set_recorded_claims(self.by, claims, made);
     }

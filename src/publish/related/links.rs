@@ -571,12 +571,14 @@ impl SharedCopies<'_> {
             _ if is_ours => CopyOrigin::Created,
             MadeByOther::Yes => CopyOrigin::Created,
             MadeByOther::No => CopyOrigin::Adopted,
-            MadeByOther::Perhaps(owner) => {
-                // Another pass follows when that memory says more.
-                self.view.get(&Key {
-                    name: owner.memory,
-                    ..self.memory.clone()
-                });
+            MadeByOther::Perhaps(owners) => {
+                // Another pass follows when one of these memories says more.
+                for owner in owners {
+                    self.view.get(&Key {
+                        name: owner.memory,
+                        ..self.memory.clone()
+                    });
+                }
                 CopyOrigin::Adopted
             }
         };
@@ -598,8 +600,8 @@ impl SharedCopies<'_> {
                 let uid = record.uid();
                 record.is_made() && (uid.is_none() || uid == there.uid())
             })
-            && self.made_by_other(target) != MadeByOther::Yes
-            && !self.around.quiet.is_quiet(target, &there)
+            && !ledger.is_recorded_by_heir(self.by, target, there.uid())
+            && !self.around.quiet.is_settled(target, &there)
         {
             link.policy.claims = Claims::Unrecorded;
         }

@@ -41,6 +41,10 @@ impl Quiet for bool {
     fn is_quiet(&self, _key: &Key, _object: &Object) -> bool {
         *self
     }
+
+    fn is_settled(&self, _key: &Key, _object: &Object) -> bool {
+        *self
+    }
 }
 
 /// A published object as passes see it.

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_playground::server::{Action, Fault, Matcher};
+use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::{Value, json};
 use testbed::eventually;
 
+use super::explain::only_explained;
 use super::plane::{Kind, Plane};
 use super::service::{self, Ground};
 use super::stage::Stage;
@@ -38,6 +39,7 @@ on_the_playground!(
     objects_found_by_labels_come_and_go_with_them,
     any_kind_travels_and_its_status_with_it,
     what_several_objects_share_goes_with_the_last,
+    a_copy_whose_creation_is_recorded_late_goes_with_the_last,
     a_circle_of_copies_comes_to_rest,
     no_consumer_reads_or_writes_where_nothing_was_opened,
     the_example_with_credentials_does_what_it_says,
@@ -418,6 +420,59 @@ async fn what_several_objects_share_goes_with_the_last(world: &World) -> Result<
     ensure!(finalizers(team, "shared").await? == json!([FINALIZER]));
     stage.team.delete(&stage.kind, "lantern").await?;
     stage.team.await_gone(&stage.kind, "lantern").await;
+    await_held(service, stage.home(), "shared", None).await;
+    await_released(team, "shared").await;
+    Ok(())
+}
+
+/// The other object takes it for somebody else's, until the record of its creation is there.
+async fn a_copy_whose_creation_is_recorded_late_goes_with_the_last(world: &World) -> Result<()> {
+    let stage = world.related(both_ways()).await?;
+    let (team, service) = (&stage.team.plane, &world.service);
+    put(team, "default", "shared", "1").await?;
+    let states = secrets().within(&world.namespace);
+    stage.made("lamp", json!({})).await;
+    let known = service.list(&states).await?;
+    let state = known.iter().map(|one| &one["metadata"]["name"]);
+    let state = state
+        .filter_map(Value::as_str)
+        .find(|name| name.starts_with("obj-state-"));
+    let state = state.context("the lamp has no state")?;
+    // After the change of the spec and the intention.
+    let confirmations = Fault {
+        skip: 2,
+        ..Fault::new(
+            Matcher {
+                verb: Some("update".to_owned()),
+                name: Some(state.to_owned()),
+                ..Matcher::default()
+            },
+            Action::Status {
+                code: 503,
+                when: When::Before,
+            },
+        )
+    };
+    world.playground.faults().add(confirmations);
+    let patch = json!({"spec": {"up": "shared"}});
+    stage.team.patch(&stage.kind, "lamp", patch).await?;
+    await_held(service, stage.home(), "shared", Some("1")).await;
+    stage.made("lantern", json!({"up": "shared"})).await;
+    stage.marker("first").await;
+    world.playground.faults().clear();
+    eventually(SOON, "both are in sync", async || {
+        for name in ["lamp", "lantern"] {
+            let object = only_explained(world, &["gadget", name]).await?;
+            ensure!(object["inStep"] == true, "{object:#}");
+        }
+        Ok(())
+    })
+    .await;
+    for name in ["lamp", "lantern"] {
+        await_held(service, stage.home(), "shared", Some("1")).await;
+        stage.team.delete(&stage.kind, name).await?;
+        stage.team.await_gone(&stage.kind, name).await;
+    }
     await_held(service, stage.home(), "shared", None).await;
     await_released(team, "shared").await;
     Ok(())

@@ -154,10 +154,20 @@ struct Held<K> {
     /// The held tenants, and when the last of them was added.
     tenants: HashMap<Arc<str>, HeldTenant>,
     joined: Duration,
-    /// A hold that was taken over from an earlier process stays until this time, so that its deletions can be
-    /// requested again.
+    /// A hold that was taken over from another process stays until these times, so that its deletions can be requested
+    /// again.
+    unknown: Vec<Unknown>,
+}
+
+/// Tenants of a hold that was taken over. Until it is known which of them it holds, it holds all of them.
+#[derive(Clone)]
+struct Unknown {
+    tenants: TenantFilter,
     known_by: Duration,
 }
+
+/// Some of the tenants; `None` for all.
+type TenantFilter = Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>;
 
 /// A tenant in a hold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -219,7 +229,29 @@ impl<K: Clone + Eq + Hash> Brake<K> {
 
     /// Takes over the hold for a mass that an earlier process announced, so that a restart does not approve it.
     pub fn resume(&mut self, id: &str, now: Duration) {
-        if self.holds.iter().any(|hold| *hold.id.0 == *id) {
+        let is_known = self.holds.iter().any(|hold| *hold.id.0 == *id);
+        if !is_known {
+            self.take_over(id, None, now);
+        }
+    }
+
+    /// Takes over the part of a hold for a mass that concerns some tenants, beside the holds that there are.
+    pub fn resume_for(
+        &mut self,
+        id: &str,
+        tenants: impl Fn(&str) -> bool + Send + Sync + 'static,
+        now: Duration,
+    ) {
+        self.take_over(id, Some(Arc::new(tenants)), now);
+    }
+
+    fn take_over(&mut self, id: &str, tenants: TenantFilter, now: Duration) {
+        let unknown = Unknown {
+            tenants,
+            known_by: now.saturating_add(TAKE_OVER),
+        };
+        if let Some(hold) = self.holds.iter_mut().find(|hold| *hold.id.0 == *id) {
+            hold.unknown.push(unknown);
             return;
         }
         self.holds.push(Held {
@@ -229,7 +261,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             keys: HashMap::new(),
             tenants: HashMap::new(),
             joined: now,
-            known_by: now.saturating_add(TAKE_OVER),
+            unknown: vec![unknown],
         });
     }
 
@@ -238,7 +270,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
     pub fn hold_from_start(&mut self, going: usize, total_copies: usize, now: Duration) {
         let share = u128::from(self.options.share) * total_copies as u128;
         let is_mass = going >= self.options.at_least && going as u128 * 100 > share;
-        if is_mass && !self.holds.iter().any(|hold| hold.why == HoldReason::Mass) {
+        if is_mass && !self.masses().any(|hold| !hold.is_partial()) {
             let id = self.next_id();
             self.resume(&id.0, now);
         }
@@ -251,8 +283,8 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         let mut whys: Vec<HoldReason> =
             self.causes.iter().cloned().map(HoldReason::Cause).collect();
         // What was let go a moment ago is not held in its middle.
-        let mass = self.holds.iter().find(|hold| hold.why == HoldReason::Mass);
-        if !self.gone.keys.contains(key) && mass.is_some_and(|mass| mass.holds(tenant, now)) {
+        let is_held = self.masses().any(|mass| mass.holds(tenant, now));
+        if !self.gone.keys.contains(key) && is_held {
             whys.push(HoldReason::Mass);
         }
         whys.retain(|why| !self.is_approved(key, why));
@@ -381,6 +413,12 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         self.prune(now);
     }
 
+    /// The holds for a mass: its own, and those that were taken over.
+    fn masses(&self) -> impl Iterator<Item = &Held<K>> {
+        let holds = self.holds.iter();
+        holds.filter(|hold| hold.why == HoldReason::Mass)
+    }
+
     fn is_approved(&self, key: &K, why: &HoldReason) -> bool {
         let mut approved = self.approved.iter();
         approved.any(|(approved, keys)| approved == why && keys.contains(key))
@@ -389,12 +427,14 @@ impl<K: Clone + Eq + Hash> Brake<K> {
     /// Whether the deletions within the window are a mass, among the tenants that are not held.
     fn is_mass(&self, now: Duration) -> bool {
         let Self { options, gone, .. } = self;
-        let mass = self.holds.iter().find(|hold| hold.why == HoldReason::Mass);
-        let is_held = |tenant: &str| mass.is_some_and(|mass| mass.tenants.contains_key(tenant));
-        let (held, had) = mass.map_or((0, 0), |mass| {
-            let had = mass.tenants.values().map(|tenant| tenant.had);
-            (mass.tenants.len(), had.fold(0, usize::saturating_add))
-        });
+        let mut tenants: HashMap<&str, usize> = HashMap::new();
+        for (tenant, of_tenant) in self.masses().flat_map(|mass| &mass.tenants) {
+            let had = tenants.entry(&**tenant).or_default();
+            *had = (*had).max(of_tenant.had);
+        }
+        let held = tenants.len();
+        let had = tenants.values().copied().fold(0, usize::saturating_add);
+        let is_held = |tenant: &str| tenants.contains_key(tenant);
         // In 128 bits nothing overflows, whatever the numbers are.
         let share = u128::from(options.share);
         let copies = share * gone.totals.largest().saturating_sub(had) as u128;
@@ -404,7 +444,9 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             return false;
         }
         // A mass that continues needs no minimum, however few tenants are left.
-        let goes_on = mass.is_some_and(|mass| now.saturating_sub(mass.joined) < options.window);
+        let goes_on = self.masses().any(|mass| {
+            !mass.tenants.is_empty() && now.saturating_sub(mass.joined) < options.window
+        });
         let few = if goes_on { 0 } else { options.few };
         let others = gone.populations.largest().saturating_sub(held);
         let most = share * others.saturating_sub(few) as u128 * u128::from(WHOLE);
@@ -429,7 +471,20 @@ impl<K: Clone + Eq + Hash> Brake<K> {
     ) -> HoldId {
         let had = self.gone.tenants.get(tenant).map_or(0, |loss| loss.had);
         let had = had.max(stock.of_tenant);
-        if let Some(hold) = self.holds.iter_mut().find(|hold| hold.why == why) {
+        // Each deletion is in one hold for a mass, so that it goes when that one is approved.
+        let is_mass = why == HoldReason::Mass;
+        let distance = |hold: &Held<K>| {
+            if hold.keys.contains_key(key) {
+                0
+            } else if hold.holds(tenant, now) {
+                1
+            } else {
+                2
+            }
+        };
+        let holds = self.holds.iter_mut().filter(|hold| hold.why == why);
+        let holds = holds.filter(|hold| !is_mass || !hold.is_partial() || distance(hold) < 2);
+        if let Some(hold) = holds.min_by_key(|hold| distance(hold)) {
             hold.add(key, tenant, had, now);
             return hold.id.clone();
         }
@@ -441,7 +496,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             keys: HashMap::new(),
             tenants: HashMap::new(),
             joined: now,
-            known_by: now,
+            unknown: Vec::new(),
         };
         held.add(key, tenant, had, now);
         self.holds.push(held);
@@ -457,8 +512,11 @@ impl<K: Clone + Eq + Hash> Brake<K> {
 
     fn prune(&mut self, now: Duration) {
         self.gone.forget(now, self.options.window);
+        for hold in &mut self.holds {
+            hold.unknown.retain(|unknown| now < unknown.known_by);
+        }
         self.holds
-            .retain(|hold| !hold.keys.is_empty() || now < hold.known_by);
+            .retain(|hold| !hold.keys.is_empty() || !hold.unknown.is_empty());
         self.approved.retain(|(_, keys)| !keys.is_empty());
     }
 }
@@ -524,10 +582,18 @@ fn without(losses: &[Loss], few: usize) -> (u128, usize) {
 }
 
 impl<K: Clone + Eq + Hash> Held<K> {
-    /// Whether it holds all deletions of a tenant: of tenants with a held copy, and of all tenants as long as it is not
-    /// known what an earlier process held.
+    /// Whether it holds all deletions of a tenant: of tenants with a held copy, and of all that may have one as long as
+    /// it is not known what another process held.
     fn holds(&self, tenant: &str, now: Duration) -> bool {
-        now < self.known_by || self.tenants.contains_key(tenant)
+        let mut unknown = self.unknown.iter();
+        let may_hold = unknown.any(|unknown| now < unknown.known_by && unknown.contains(tenant));
+        may_hold || self.tenants.contains_key(tenant)
+    }
+
+    /// Whether it was taken over for some tenants only: what others delete makes another hold.
+    fn is_partial(&self) -> bool {
+        let mut unknown = self.unknown.iter();
+        !self.unknown.is_empty() && unknown.all(|unknown| unknown.tenants.is_some())
     }
 
     fn add(&mut self, key: &K, tenant: &str, had: usize, now: Duration) {
@@ -550,6 +616,21 @@ impl<K: Clone + Eq + Hash> Held<K> {
                 self.tenants.remove(&whose);
             }
         }
+    }
+}
+
+impl Unknown {
+    fn contains(&self, tenant: &str) -> bool {
+        let tenants = self.tenants.as_ref();
+        tenants.is_none_or(|contains| contains(tenant))
+    }
+}
+
+impl fmt::Debug for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unknown")
+            .field("known_by", &self.known_by)
+            .finish_non_exhaustive()
     }
 }
 

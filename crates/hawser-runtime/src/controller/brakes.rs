@@ -154,6 +154,16 @@ impl BrakeRegistry {
         self.with(kind, |brake, now| brake.resume(id, now));
     }
 
+    /// Takes over the part of a hold of another process that concerns these tenants.
+    pub fn resume_for(
+        &self,
+        kind: &Arc<Gvk>,
+        id: &str,
+        tenants: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) {
+        self.with(kind, |brake, now| brake.resume_for(id, tenants, now));
+    }
+
     /// Counts the deletions that are known from the start.
     pub fn hold_from_start(&self, kind: &Arc<Gvk>, going: usize, copies: usize) {
         self.with(kind, |brake, now| brake.hold_from_start(going, copies, now));

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::{ConsumerEvent, Reason, consumer_event};
 use crate::publish::agent::workspaces::Workspaces;
 use crate::publish::pause::PauseProblem;
+use crate::publish::rules::PRIMARY;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::connection::{Connection, Guard};
 use hawser_runtime::cluster::events::{EventText, InvolvedObject, Note, Recorder};
 use hawser_sync::reason::Class;
-use hawser_sync::{DriftMode, Key, Outcome, Report, Seen, Store};
+use hawser_sync::{Code, DriftMode, Key, Outcome, Report, Seen, Store};
 
 /// The component of api-syncagent's events.
 pub const COMPONENT: &str = "syncagent-sync";
@@ -29,15 +30,23 @@ impl Announcer {
     /// Announces the result of a pass over this object, if it is worth an event. The guard is asked again right before
     /// the event is sent.
     pub fn announce(&self, own: Key, report: &Report, guard: &Arc<Guard<'static>>) {
+        let is_settled = |outcome: &Outcome| outcome.reason.code.class() == Class::Settled;
+        let settled = report.outcomes.iter().all(is_settled);
         if let Some(event) = consumer_event(report, &own) {
-            return self.tell(own, event, guard);
+            let trouble = match event.reason {
+                Reason::Refused => Some(true),
+                _ => settled.then_some(false),
+            };
+            return self.tell(own, event, trouble, guard);
         }
         // A problem that ended without a write is told, too.
-        let is_settled = |outcome: &Outcome| outcome.reason.code.class() == Class::Settled;
-        if report.outcomes.iter().all(is_settled)
+        let is_in_step =
+            |outcome: &Outcome| *outcome.link.0 == *PRIMARY && outcome.reason.code == Code::InStep;
+        if settled
+            && report.outcomes.iter().any(is_in_step)
             && self.recorder.is_troubled(&self.involved(own.clone()))
         {
-            self.tell(own, ConsumerEvent::synced(), guard);
+            self.tell(own, ConsumerEvent::synced(), Some(false), guard);
         }
     }
 
@@ -47,7 +56,7 @@ impl Announcer {
             reason: Reason::PauseIgnored,
             message: format!("The pause is ignored: {problem}."),
         };
-        self.tell(own, event, guard);
+        self.tell(own, event, None, guard);
     }
 
     /// Announces on a copy of a workspace that fields of it were reverted, or are reported. These events are counted
@@ -87,7 +96,13 @@ impl Announcer {
         InvolvedObject { key, uid }
     }
 
-    fn tell(&self, own: Key, event: ConsumerEvent, guard: &Arc<Guard<'static>>) {
+    fn tell(
+        &self,
+        own: Key,
+        event: ConsumerEvent,
+        trouble: Option<bool>,
+        guard: &Arc<Guard<'static>>,
+    ) {
         // A workspace that no longer takes part gets no events.
         let Some(connection) = self.workspaces.connection(&own.cluster) else {
             return;
@@ -95,8 +110,7 @@ impl Announcer {
         self.recorder.record(Note {
             connection: connection.guarded_by(Arc::clone(guard)),
             tenant: Arc::clone(&own.cluster),
-            trouble: (event.reason != Reason::PauseIgnored)
-                .then_some(event.reason == Reason::Refused),
+            trouble,
             about: self.involved(own),
             text: EventText {
                 component: COMPONENT.into(),

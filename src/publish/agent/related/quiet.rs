@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -19,7 +20,14 @@ const KEPT: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(super) struct QuietTracker(Mutex<Generations>);
 
-type LastChange = HashMap<Key, (String, Instant)>;
+/// By object: its version or uid, and the time when that was first seen.
+type LastChange = HashMap<(Key, Observed), (String, Instant)>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Observed {
+    Version,
+    Uid,
+}
 
 /// The objects that passes asked about since the last turn, and before it. Older ones are dropped together.
 #[derive(Debug)]
@@ -42,24 +50,44 @@ impl Default for QuietTracker {
 impl Quiet for QuietTracker {
     fn is_quiet(&self, key: &Key, object: &Object) -> bool {
         let version = object.resource_version().unwrap_or_default();
+        self.is_old((key.clone(), Observed::Version), version)
+    }
+
+    fn is_settled(&self, key: &Key, object: &Object) -> bool {
+        let uid = object.uid().unwrap_or_default();
+        is_long_ago(object) || self.is_old((key.clone(), Observed::Uid), uid)
+    }
+}
+
+impl QuietTracker {
+    fn is_old(&self, key: (Key, Observed), version: &str) -> bool {
         let mut generations = self.0.lock();
         if generations.turned.elapsed() >= KEPT {
             generations.old = std::mem::take(&mut generations.new);
             generations.turned = Instant::now();
         }
-        if let Some(known) = generations.old.remove(key) {
+        if let Some(known) = generations.old.remove(&key) {
             generations.new.entry(key.clone()).or_insert(known);
         }
         // The entry is kept until it expires: the same pass asks again.
-        if let Some((known, since)) = generations.new.get(key)
+        if let Some((known, since)) = generations.new.get(&key)
             && known == version
         {
             return since.elapsed() >= MOMENT;
         }
         let now = (version.to_owned(), Instant::now());
-        generations.new.insert(key.clone(), now);
+        generations.new.insert(key, now);
         false
     }
+}
+
+/// Whether an object was created so long ago that differences between clocks do not matter.
+fn is_long_ago(object: &Object) -> bool {
+    let created = object.as_value().pointer("/metadata/creationTimestamp");
+    let created: Option<Timestamp> = created.and_then(|time| time.as_str()?.parse().ok());
+    created.is_some_and(|created| {
+        Timestamp::now().duration_since(created) > SignedDuration::from_hours(1)
+    })
 }
 
 #[cfg(test)]
@@ -87,6 +115,26 @@ mod tests {
         assert!(!quiet.is_quiet(&key, &object("2")));
         tokio::time::advance(MOMENT / 2).await;
         assert!(quiet.is_quiet(&key, &object("2")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_is_settled_a_second_after_it_was_first_seen_though_it_changes() {
+        let kind = Arc::new(Gvk::new("g", "v1", "Gadget"));
+        let key = Scope::new(&Side::new("kcp"), &kind, "c").key(None, "a");
+        let object = |uid: &str, version: &str, created: &str| {
+            let metadata = json!({"name": "a", "uid": uid, "resourceVersion": version,
+                "creationTimestamp": created});
+            Object::new(json!({ "metadata": metadata })).unwrap()
+        };
+        let quiet = QuietTracker::default();
+        let now = Timestamp::now().to_string();
+        assert!(!quiet.is_settled(&key, &object("one", "1", &now)));
+        tokio::time::advance(MOMENT).await;
+        let changed = object("one", "2", &now);
+        assert!(!quiet.is_quiet(&key, &changed));
+        assert!(quiet.is_settled(&key, &changed));
+        assert!(!quiet.is_settled(&key, &object("another", "3", &now)));
+        assert!(quiet.is_settled(&key, &object("old", "4", "2020-01-01T00:00:00Z")));
     }
 
     #[tokio::test(start_paused = true)]

@@ -346,6 +346,52 @@ fn a_restart_is_no_approval() {
 }
 
 #[test]
+fn a_hold_that_is_taken_over_is_beside_an_own_hold_and_concerns_its_tenants_only() {
+    let many = CopyCounts {
+        copies: 1000,
+        of_tenant: 10,
+        tenants: 100,
+    };
+    let held = |id: &str| Verdict::Held(HoldId(id.into()));
+    let mut brake = brake();
+    brake.resume_for("own", |tenant| tenant == "a", at(0));
+    assert_eq!(brake.ask(&1, "a", at(0), many), held("own"));
+    brake.resume_for("theirs", |tenant| tenant == "b", at(1));
+    assert_eq!(brake.ask(&2, "b", at(1), many), held("theirs"));
+    assert_eq!(brake.ask(&3, "c", at(1), many), Verdict::Go);
+    // Each is approved by itself.
+    assert!(brake.approve("own"));
+    assert_eq!(brake.ask(&1, "a", at(2), many), Verdict::Go);
+    assert_eq!(brake.ask(&2, "b", at(2), many), held("theirs"));
+
+    // For more tenants, when they are known.
+    brake.resume_for("theirs", |tenant| tenant == "d", at(3));
+    assert_eq!(brake.ask(&4, "d", at(3), many), held("theirs"));
+    assert_eq!(brake.held().len(), 1);
+    brake.withdraw(&4, at(4));
+    assert_eq!(brake.ask(&4, "d", at(6000), many), Verdict::Go);
+    assert_eq!(brake.ask(&2, "b", at(6000), many), held("theirs"));
+}
+
+#[test]
+fn a_mass_of_other_tenants_makes_a_hold_of_its_own_beside_one_that_is_taken_over() {
+    let mut brake = brake();
+    brake.resume_for("theirs", |tenant| tenant == "1", at(0));
+    let theirs = HoldId("theirs".into());
+    assert_eq!(
+        ask(&mut brake, 1, at(0), 100),
+        Verdict::Held(theirs.clone())
+    );
+    ask_all(&mut brake, 2..100, at(0), 100);
+    let ids: HashSet<HoldId> = brake.held().into_iter().map(|hold| hold.id).collect();
+    assert_eq!(ids.len(), 2);
+    assert!(ids.contains(&theirs));
+    assert!(brake.approve("theirs"));
+    assert_eq!(ask(&mut brake, 1, at(1), 100), Verdict::Go);
+    assert!(matches!(ask(&mut brake, 99, at(1), 100), Verdict::Held(_)));
+}
+
+#[test]
 fn ids_differ_between_processes_and_between_holds() {
     let mut seen = HashSet::new();
     for seed in 0..50 {

@@ -1,6 +1,6 @@
 //! The rates of events: for each object, for each tenant, and none where they are refused. Pure.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ const SWEEP: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     told: HashMap<u64, ReportedEvent>,
-    /// The objects whose last event told of a problem.
-    troubled: HashSet<u64>,
+    /// The objects whose last event told of a problem, and when that was.
+    troubled: HashMap<u64, Duration>,
     /// The time at which each tenant's whole burst is available again.
     full_at: HashMap<Arc<str>, Duration>,
     quiet_until: HashMap<Arc<str>, Duration>,
@@ -58,7 +58,13 @@ impl Rates {
         if self.quiet_until.get(tenant).is_some_and(|t| now < *t) {
             return None;
         }
-        let turns = trouble.is_some_and(|(object, has)| self.troubled.contains(&object) != has);
+        let turns = match trouble {
+            Some((object, true)) => {
+                !self.troubled.contains_key(&object) && self.troubled.len() < MOST
+            }
+            Some((object, false)) => self.troubled.contains_key(&object),
+            None => false,
+        };
         let told = self.told.get_mut(&print);
         let mut before = None;
         if let Some(told) = told {
@@ -71,8 +77,8 @@ impl Rates {
         }
         self.spend(tenant, now)?;
         match trouble {
-            Some((object, true)) if self.troubled.len() < MOST => {
-                self.troubled.insert(object);
+            Some((object, true)) if turns || self.troubled.contains_key(&object) => {
+                self.troubled.insert(object, now);
             }
             Some((object, false)) => {
                 self.troubled.remove(&object);
@@ -95,7 +101,7 @@ impl Rates {
 
     /// Whether the last event of an object told of a problem.
     pub(super) fn is_troubled(&self, object: u64) -> bool {
-        self.troubled.contains(&object)
+        self.troubled.contains_key(&object)
     }
 
     /// A tenant does not accept events.
@@ -128,6 +134,9 @@ impl Rates {
         // Kept twice as long as needed, for what was counted to be told.
         self.told
             .retain(|_, told| now.saturating_sub(told.at) < SAME * 2);
+        // A problem that lasts is told again within this time.
+        self.troubled
+            .retain(|_, at| now.saturating_sub(*at) < SAME * 2);
         self.full_at.retain(|_, at| *at > now);
         self.quiet_until.retain(|_, until| *until > now);
     }
@@ -180,6 +189,20 @@ mod tests {
         assert!(tell(refused, 1006));
         assert!(rates.is_troubled(7));
         assert!(!rates.is_troubled(8));
+        rates.sweep(at(1006) + SAME * 2);
+        assert!(!rates.is_troubled(7));
+    }
+
+    #[test]
+    fn too_many_problems_silence_nobody_and_make_nobody_louder() {
+        let mut rates = Rates::default();
+        for object in 0..MOST as u64 {
+            rates.troubled.insert(object, at(0));
+        }
+        let (tenant, more) = ("a".into(), Some((u64::MAX, true)));
+        assert!(rates.allow(&tenant, 1, more, at(1)).is_some());
+        assert!(rates.allow(&tenant, 1, more, at(2)).is_none());
+        assert_eq!(rates.troubled.len(), MOST);
     }
 
     #[test]
