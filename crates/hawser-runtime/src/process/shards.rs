@@ -13,7 +13,7 @@
 //! | [`slots`] | the shards of this process, each behind its fence |
 //! | [`view`] | what this process has seen of the others |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,10 +84,6 @@ pub struct ShardKeeper {
     presence: Presence,
     view: View,
     held: BTreeMap<usize, HeldShard>,
-    /// Shards with a Lease that no list has: without the label.
-    unlisted: BTreeSet<usize>,
-    /// Whether the last list was answered. Who does not see the others takes no shard, and is not counted.
-    lists: bool,
     note: watch::Receiver<String>,
     others: watch::Sender<BTreeMap<String, String>>,
     /// The last problem, which is logged once.
@@ -124,8 +120,6 @@ impl ShardKeeper {
             options,
             shards: Arc::clone(shards),
             held: BTreeMap::new(),
-            unlisted: BTreeSet::new(),
-            lists: true,
             note,
             others,
             problem: String::new(),
@@ -135,15 +129,17 @@ impl ShardKeeper {
     /// Keeps shards until it is stopped, and releases them.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            let looked = tokio::select! {
+            let again = tokio::select! {
                 () = stop.cancelled() => break,
-                looked = self.round() => looked,
+                again = self.round() => again,
             };
-            let (again, problem) = looked.unwrap_or_else(|problem| (false, problem));
-            if !problem.is_empty() && self.problem != problem {
-                tracing::warn!(problem, "cannot share the work with other processes");
-            }
-            self.problem = problem;
+            let again = again.unwrap_or_else(|problem| {
+                if self.problem != problem {
+                    tracing::warn!(problem, "cannot share the work with other processes");
+                }
+                self.problem = problem;
+                false
+            });
             // Whatever was taken is opened by the next list.
             if again {
                 continue;
@@ -164,30 +160,20 @@ impl ShardKeeper {
         }
     }
 
-    /// Looks once; returns whether a shard was taken, and the problems with those that were not.
-    async fn round(&mut self) -> Result<(bool, String), String> {
+    /// Looks once; returns whether a shard was taken.
+    async fn round(&mut self) -> Result<bool, String> {
         self.drop_lost();
-        if std::mem::take(&mut self.lists) {
-            let note = self.note.borrow().clone();
-            let shown = self.presence.show(NOTE, &note).await;
-            self.lists = shown.is_err();
-            shown?;
-        }
+        let note = self.note.borrow().clone();
+        self.presence.show(NOTE, &note).await?;
         let asked = Instant::now();
-        let Some(mut leases) = list(&self.connection, &self.options).await? else {
-            // A leader without shards would not see them either.
-            let all: Vec<usize> = self.held.keys().copied().collect();
-            self.release(all).await;
+        let leases = list(&self.connection, &self.options).await?;
+        let leases = leases.ok_or_else(|| {
             let namespace = &self.options.namespace;
-            return Err(format!(
-                "may not list leases in namespace {namespace}: grant list and delete on them"
-            ));
-        };
-        self.lists = true;
-        let unlisted = self.read_unlisted(&leases).await?;
-        leases.extend(unlisted);
+            format!("may not list leases in namespace {namespace}: grant list and delete on them")
+        })?;
         let now = Instant::now();
-        self.view.observe(leases, now);
+        self.view.leases.observe(leases, now);
+        self.problem.clear();
         let notes = self.view.notes(&self.options.identity, now);
         self.others.send_if_modified(|others| {
             let differs = *others != notes;
@@ -201,46 +187,21 @@ impl ShardKeeper {
             }
             let all: Vec<usize> = self.held.keys().copied().collect();
             self.release(all).await;
-            return Ok((false, String::new()));
+            return Ok(false);
         }
         if declaration == Declaration::Same && !self.view.others_hold(now) {
             self.open(asked);
         }
         let Moves { take, release } = self.moves(now);
         self.release(release).await;
-        if declaration != Declaration::Same {
-            return Ok((false, String::new()));
-        }
-        // Each by itself: one that cannot be taken does not keep the others.
-        let taken = join_all(take.into_iter().map(|shard| self.take(shard))).await;
-        let (mut is_news, mut problems) = (false, Vec::new());
-        for (shard, taken) in taken {
-            match taken {
-                Ok(Some(held)) => {
-                    self.held.insert(shard, held);
-                    is_news = true;
-                }
-                Ok(None) => {
-                    self.unlisted.insert(shard);
-                }
-                Err(problem) => problems.push(format!("shard {shard}: {problem}")),
+        let mut is_news = false;
+        if declaration == Declaration::Same {
+            for shard in take {
+                is_news |= self.take(shard).await?;
             }
+            self.clean(now).await?;
         }
-        let cleaned = self.clean(now).await;
-        problems.extend(cleaned.err());
-        Ok((is_news, problems.join("; ")))
-    }
-
-    /// The Leases of shards that could not be created, where the list does not have them.
-    async fn read_unlisted(&mut self, listed: &[Value]) -> Result<Vec<Value>, String> {
-        let name = &self.options.name;
-        self.unlisted.retain(|shard| {
-            let wanted = shard_name(name, *shard);
-            let mut names = listed.iter().map(|lease| &lease["metadata"]["name"]);
-            !names.any(|listed| *listed == *wanted)
-        });
-        let shards = self.unlisted.iter().copied().collect();
-        read_each(&self.connection, &self.options, shards).await
+        Ok(is_news)
     }
 
     fn moves(&self, now: Instant) -> Moves {
@@ -269,18 +230,20 @@ impl ShardKeeper {
         }
     }
 
-    /// Takes a shard; `None` if its Lease has changed since it was seen.
-    async fn take(&self, shard: usize) -> (usize, Result<Option<HeldShard>, String>) {
+    async fn take(&mut self, shard: usize) -> Result<bool, String> {
         let name = shard_name(&self.options.name, shard);
         let seen = self.view.leases.object(&name).cloned();
         let options = self.options.lease(name, self.shards.count());
-        let taken = take(&self.connection, options, seen).await;
-        let held = |leadership| HeldShard {
+        let Some(leadership) = take(&self.connection, options, seen).await? else {
+            return Ok(false);
+        };
+        let held = HeldShard {
             leadership,
             taken: Instant::now(),
             is_open: false,
         };
-        (shard, taken.map(|leadership| leadership.map(held)))
+        self.held.insert(shard, held);
+        Ok(true)
     }
 
     /// Releases shards after their work has ended. Where it does not end in time, the Lease is left to expire.
@@ -361,15 +324,11 @@ pub async fn await_no_shards(connection: &Connection, options: &ShardOptions) {
     };
     let mut told = false;
     loop {
-        let seen = match list(connection, options).await {
-            Ok(Some(leases)) => Ok(leases),
-            // Others may have, or may have had, the right to list Leases.
-            Ok(None) => read_each(connection, options, (0..MOST).collect()).await,
-            Err(problem) => Err(problem),
-        };
-        match seen {
-            Ok(leases) => {
-                view.observe(leases, Instant::now());
+        match list(connection, options).await {
+            // Without the right to list Leases, no process of this name has taken shards.
+            Ok(None) => return,
+            Ok(Some(leases)) => {
+                view.leases.observe(leases, Instant::now());
                 if !view.others_hold(Instant::now()) {
                     return;
                 }
@@ -400,36 +359,6 @@ async fn list(
     match list["items"].take() {
         Value::Array(items) => Ok(Some(items)),
         _ => Err("the list of leases has no items".to_owned()),
-    }
-}
-
-/// The Leases of shards, one by one.
-async fn read_each(
-    connection: &Connection,
-    options: &ShardOptions,
-    shards: Vec<usize>,
-) -> Result<Vec<Value>, String> {
-    let all: Vec<_> = shards
-        .into_iter()
-        .map(|shard| read(connection, options, shard))
-        .collect();
-    let all: Result<Vec<_>, String> = join_all(all).await.into_iter().collect();
-    Ok(all?.into_iter().flatten().collect())
-}
-
-/// The Lease of a shard; `None` if there is none, or if this process may not read it.
-async fn read(
-    connection: &Connection,
-    options: &ShardOptions,
-    shard: usize,
-) -> Result<Option<Value>, String> {
-    let name = shard_name(&options.name, shard);
-    let path = format!("{}/{}", options.leases(), segment(&name));
-    let call = Call::get(path).class(CallClass::Lease);
-    let reply = within(options.terms, connection.call(call)).await?;
-    match reply.status {
-        403 | 404 => Ok(None),
-        _ => reply.ok().map(Some).map_err(|refusal| refusal.to_string()),
     }
 }
 

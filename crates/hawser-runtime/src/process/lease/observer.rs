@@ -21,40 +21,25 @@ struct SeenLease {
     record: Record,
     since: Instant,
     object: Value,
-    /// Not in the last list, although it was held.
-    has_vanished: bool,
 }
 
 impl LeaseObserver {
-    /// Notes a complete list, which was received at `now`. A Lease that somebody deleted while it was held still counts
-    /// for as long as it lasts, if `is_kept`: its holder does not know yet.
-    pub fn observe(&mut self, leases: Vec<Value>, now: Instant, is_kept: impl Fn(&str) -> bool) {
+    /// Notes a complete list, which was received at `now`.
+    pub fn observe(&mut self, leases: Vec<Value>, now: Instant) {
         let mut before = std::mem::take(&mut self.seen);
         for object in leases {
             let Some(name) = object["metadata"]["name"].as_str().map(str::to_owned) else {
                 continue;
             };
             let record = Lock::Lease.read(&object);
-            let known = before.remove(&name);
-            let known = known.filter(|known| known.record == record && !known.has_vanished);
+            let known = before.remove(&name).filter(|known| known.record == record);
             let since = known.map_or(now, |known| known.since);
             let seen = SeenLease {
                 record,
                 since,
                 object,
-                has_vanished: false,
             };
             self.seen.insert(name, seen);
-        }
-        for (name, mut gone) in before {
-            if !gone.has_vanished {
-                // It may have been renewed since the list before.
-                let was_held = gone.is_held(now);
-                (gone.has_vanished, gone.since) = (was_held, now);
-            }
-            if gone.has_vanished && gone.is_held(now) && is_kept(&name) {
-                self.seen.insert(name, gone);
-            }
         }
     }
 
@@ -65,7 +50,9 @@ impl LeaseObserver {
 
     /// The process that may still hold a Lease.
     pub fn holder(&self, name: &str, now: Instant) -> Option<&str> {
-        let is_held = self.seen.get(name)?.is_held(now);
+        let seen = self.seen.get(name)?;
+        let patience = Duration::from_secs(seen.record.seconds.max(1));
+        let is_held = now.duration_since(seen.since) < patience;
         self.named(name).filter(|_| is_held)
     }
 
@@ -75,16 +62,9 @@ impl LeaseObserver {
         (!holder.is_empty()).then_some(holder)
     }
 
-    /// The Lease as it was last listed.
+    /// The Lease as it was listed.
     pub fn object(&self, name: &str) -> Option<&Value> {
         Some(&self.seen.get(name)?.object)
-    }
-}
-
-impl SeenLease {
-    fn is_held(&self, now: Instant) -> bool {
-        let patience = Duration::from_secs(self.record.seconds.max(1));
-        !self.record.holder.is_empty() && now.duration_since(self.since) < patience
     }
 }
 
@@ -106,7 +86,7 @@ mod tests {
     async fn a_lease_is_held_until_it_was_seen_unchanged_for_its_duration() {
         let mut observer = LeaseObserver::default();
         let mut see = |leases| {
-            observer.observe(leases, Instant::now(), |_| false);
+            observer.observe(leases, Instant::now());
             observer.holder("a", Instant::now()).map(str::to_owned)
         };
         // However old its time is.
@@ -119,32 +99,6 @@ mod tests {
         assert_eq!(see(vec![lease("a", "", "2001")]), None);
         assert_eq!(see(vec![lease("a", "one", "2002")]).as_deref(), Some("one"));
         assert_eq!(see(Vec::new()), None);
-        assert_eq!(observer.names().count(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_that_is_deleted_while_it_is_held_counts_until_its_holder_has_noticed() {
-        let mut observer = LeaseObserver::default();
-        let mut see = |leases| {
-            observer.observe(leases, Instant::now(), |name| name == "a");
-            ["a", "b"].map(|name| observer.holder(name, Instant::now()).is_some())
-        };
-        let both = || vec![lease("a", "one", "1"), lease("b", "one", "1")];
-        assert_eq!(see(both()), [true, true]);
-        advance(Duration::from_secs(5)).await;
-        assert_eq!(see(Vec::new()), [true, false]);
-        advance(Duration::from_secs(14)).await;
-        assert_eq!(see(Vec::new()), [true, false]);
-        advance(Duration::from_secs(1)).await;
-        assert_eq!(see(Vec::new()), [false, false]);
-
-        // Its holder makes it again, or it was released before.
-        assert_eq!(see(both()), [true, true]);
-        assert_eq!(see(Vec::new()), [true, false]);
-        advance(Duration::from_secs(14)).await;
-        assert_eq!(see(both()), [true, true]);
-        assert_eq!(see(vec![lease("a", "", "2")]), [false, false]);
-        assert_eq!(see(Vec::new()), [false, false]);
         assert_eq!(observer.names().count(), 0);
     }
 }

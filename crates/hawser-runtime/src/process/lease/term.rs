@@ -87,7 +87,7 @@ impl Term {
         let taking = async {
             match seen {
                 Some(lease) => self.write(lease, &record).await,
-                None => self.create(&record).await,
+                None => self.create(&record).await.map(Some),
             }
         };
         let taken = timeout(limit, taking).await;
@@ -212,10 +212,7 @@ impl Term {
                 let written = self.write(lease, &record).await?;
                 written.ok_or_else(|| "another process wrote it at the same time".to_owned())
             }
-            (Step::Write(record), None) => {
-                let created = self.create(&record).await?;
-                created.ok_or_else(|| "another process created it at the same time".to_owned())
-            }
+            (Step::Write(record), None) => self.create(&record).await,
         }
     }
 
@@ -244,8 +241,7 @@ impl Term {
         }
     }
 
-    /// Creates the Lease; `None` if there is one.
-    async fn create(&mut self, record: &Record) -> Result<Option<AcquireResult>, String> {
+    async fn create(&mut self, record: &Record) -> Result<AcquireResult, String> {
         let LeaseOptions {
             lock,
             namespace,
@@ -261,10 +257,7 @@ impl Term {
         self.marks.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::post(lock.all(namespace), &lease)).await?;
-        match reply.status {
-            409 => Ok(None),
-            _ => self.written(&reply, sent).map(Some),
-        }
+        self.written(&reply, sent)
     }
 
     fn written(&mut self, reply: &Reply, sent: Instant) -> Result<AcquireResult, String> {

@@ -328,45 +328,6 @@ async fn a_leader_without_shards_works_when_all_shards_are_released() {
     in_time(await_no_shards(&ground.service, &alone)).await;
 }
 
-#[tokio::test]
-async fn who_may_not_list_leases_releases_its_shards_and_a_leader_without_shards_waits_for_that() {
-    let ground = Ground::start().await;
-    declare(&ground, "h_1", 2).await;
-    let process = Process::start(&ground, "h_1", 2, LONG);
-    until(|| process.held() == 2).await;
-    let refused = Action::Status {
-        code: 403,
-        when: When::Before,
-    };
-    ground
-        .playground
-        .faults()
-        .add(fault("list", "leases", refused));
-    in_time(await_no_shards(&ground.service, &options("h_9", LONG))).await;
-    assert_eq!(process.held(), 0);
-    process.leave().await;
-}
-
-#[tokio::test]
-async fn a_lease_that_no_list_has_is_taken_when_it_has_run_out_and_keeps_no_other_shard() {
-    let ground = Ground::start().await;
-    declare(&ground, "h_1", 3).await;
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        // Without the label.
-        "metadata": {"name": format!("{NAME}.shard-0")},
-        "spec": {"holderIdentity": "old", "leaseDurationSeconds": 1},
-    });
-    ground
-        .service
-        .ask(Call::post(LEASES, &lease))
-        .await
-        .unwrap();
-    let process = Process::start(&ground, "h_1", 3, LONG);
-    until(|| process.held() == 3).await;
-    process.leave().await;
-}
-
 /// Processes that come and go under faults, and what their fences say at the same moment.
 #[tokio::test]
 async fn whatever_happens_no_two_may_write_in_a_shard_at_the_same_time() {

@@ -68,15 +68,8 @@ pub(super) fn member_name(name: &str, identity: &str) -> String {
 }
 
 impl View {
-    /// Notes a complete list. The Lease of a process that ends is deleted, that of a shard is not.
-    pub(super) fn observe(&mut self, leases: Vec<Value>, now: Instant) {
-        let name = &*self.name;
-        let is_of_shard = |lease: &str| suffix(name, lease).is_some_and(is_shard);
-        self.leases.observe(leases, now, is_of_shard);
-    }
-
     fn suffix<'l>(&self, lease: &'l str) -> Option<&'l str> {
-        suffix(&self.name, lease)
+        lease.strip_prefix(&*self.name)?.strip_prefix('.')
     }
 
     /// The number of shards that a Lease declares for a holder.
@@ -161,10 +154,6 @@ impl View {
     }
 }
 
-fn suffix<'l>(name: &str, lease: &'l str) -> Option<&'l str> {
-    lease.strip_prefix(name)?.strip_prefix('.')
-}
-
 fn is_member(suffix: &str) -> bool {
     suffix.starts_with("replica-")
 }
@@ -198,7 +187,7 @@ mod tests {
             count: 3,
             leases: LeaseObserver::default(),
         };
-        view.observe(leases.to_vec(), Instant::now());
+        view.leases.observe(leases.to_vec(), Instant::now());
         view
     }
 
@@ -243,24 +232,6 @@ mod tests {
         assert_eq!(other.useless(now), None);
         assert!(view(&[lease(".shard-1", "y", "9/y")]).others_hold(now));
         assert!(view(&[lease(".shard-1", "old", "3/x")]).others_hold(now));
-    }
-
-    #[test]
-    fn the_lease_of_a_shard_counts_when_somebody_deletes_it_and_that_of_a_process_does_not() {
-        let mut seen = view(&[
-            lease(".replica-1", "x", "3/x"),
-            lease(".shard-1", "x", "3/x"),
-            lease(".shard-2", "y", "9/y"),
-        ]);
-        let now = Instant::now();
-        seen.observe(Vec::new(), now);
-        assert_eq!(seen.members(now), BTreeSet::new());
-        assert_eq!(seen.holders(now)[1].as_deref(), Some("x"));
-        assert!(seen.others_hold(now));
-        let later = now + std::time::Duration::from_secs(15);
-        seen.observe(Vec::new(), later);
-        assert!(seen.holders(later).iter().all(Option::is_none));
-        assert!(!seen.others_hold(later));
     }
 
     #[test]
