@@ -22,7 +22,6 @@ use crate::publish::agent::startup::{StartError, locate};
 use crate::publish::rights::{self, AgentNeeds, PublishedKindNeeds, Right, RightsSide};
 use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::discovery::Discovery;
-use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 
@@ -137,8 +136,6 @@ enum RbacFailed {
 struct Servers {
     planes: Connections,
     options: AgentOptions,
-    /// Keeps the connections alive.
-    _apart: DedicatedThread,
 }
 
 pub(super) fn run(args: RbacArgs) -> ExitCode {
@@ -215,15 +212,10 @@ fn connect(args: &RbacArgs) -> Result<Servers, RbacFailed> {
         longest_consumer_pause: None,
     };
     let options = options.options()?;
-    let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
     // A review is a request that stores nothing.
     let fence = Fence::always_open();
-    let planes = Connections::connect(&options, &Arc::new(Metrics::new()), &fence.guard(), &apart)?;
-    Ok(Servers {
-        planes,
-        options,
-        _apart: apart,
-    })
+    let planes = Connections::of_command(&options, &Arc::new(Metrics::new()), &fence)?;
+    Ok(Servers { planes, options })
 }
 
 /// The servers to ask, and the name of the export.

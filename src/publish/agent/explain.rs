@@ -30,7 +30,6 @@ use crate::publish::marks::{self, Remote};
 use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::{collection, segment};
-use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::{Key, Scope, Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
@@ -110,15 +109,9 @@ impl Explainer {
     /// Connects to both sides, and lists everything that the agent with these options watches. `PublishedResource`s in
     /// `changed` replace the stored ones of their names.
     pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
-        let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = AgentMetrics::new();
         // The fence stays closed: every request that is not a dry run is refused before it is sent.
-        let planes = Connections::connect(
-            &options,
-            &metrics.metrics,
-            &Fence::closed().guard(),
-            &dedicated,
-        )?;
+        let planes = Connections::of_command(&options, &metrics.metrics, &Fence::closed())?;
         check_slice(&planes, &options.slice).await?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;

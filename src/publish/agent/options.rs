@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::publish::pause::LONGEST_OF_CONSUMERS;
 use hawser_runtime::cluster::config::Lookup;
+use hawser_runtime::process::shards;
 use jiff::SignedDuration;
 use kube_lang::object::Object;
 use kube_lang::selector::{Selector, SelectorError};
@@ -165,9 +166,6 @@ pub enum FlagError {
     )]
     WorkspaceCache,
 }
-
-/// The most shards: each has a Lease that its holder renews every two seconds.
-const MOST_SHARDS: usize = hawser_runtime::process::shards::MOST;
 
 /// All invalid flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -352,7 +350,7 @@ fn read_in_flight(flag: &'static str, number: usize) -> Result<NonZeroUsize, Fla
 }
 
 fn read_shards(number: usize, elects_leader: bool) -> Result<NonZeroUsize, FlagError> {
-    let number = NonZeroUsize::new(number).filter(|number| number.get() <= MOST_SHARDS);
+    let number = NonZeroUsize::new(number).filter(|number| number.get() <= shards::MOST);
     match number {
         None => Err(FlagError::Shards),
         Some(number) if number.get() > 1 && !elects_leader => Err(FlagError::ShardsWithoutElection),

@@ -28,7 +28,6 @@ use hawser_runtime::cluster::connection::{
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
 use hawser_runtime::cluster::document;
 use hawser_runtime::cluster::wire::collection;
-use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{CopyRecord, Key};
@@ -125,14 +124,8 @@ pub struct Search {
 
 impl Search {
     pub fn new(options: AgentOptions) -> Result<Self, AgentError> {
-        let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
-        let planes = Connections::connect(
-            &options,
-            &metrics,
-            &Fence::always_open().guard(),
-            &dedicated,
-        )?;
+        let planes = Connections::of_command(&options, &metrics, &Fence::always_open())?;
         Ok(Self { options, planes })
     }
 

@@ -106,7 +106,7 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     health.found("kcp");
     let agent = Agent::assemble(options, &planes, located, &metrics, share);
     overview.begin(&agent.publishing);
-    let of_process = OfProcess {
+    let context = ProcessContext {
         identity: lease::identity(),
         fence,
         health,
@@ -114,8 +114,8 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
         stop,
     };
     match shards {
-        None => agent.run(of_process).await,
-        Some(shards) => agent.run_shared(of_process, shards).await,
+        None => agent.run(context).await,
+        Some(shards) => agent.run_shared(context, shards).await,
     }
 }
 
@@ -132,8 +132,8 @@ fn share(options: &AgentOptions) -> (Share, Option<ChangingShards>) {
     (share, Some((shards, changes)))
 }
 
-/// What the agent has of its process.
-struct OfProcess {
+/// The process that runs the agent.
+struct ProcessContext {
     identity: String,
     /// Open while this process leads.
     fence: Fence,
@@ -193,7 +193,17 @@ pub struct Connections {
 }
 
 impl Connections {
-    pub fn connect(
+    /// Those of a command beside the agent, which starts a thread of its own for them.
+    pub fn of_command(
+        options: &AgentOptions,
+        metrics: &Arc<Metrics>,
+        fence: &Fence,
+    ) -> Result<Self, AgentError> {
+        let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
+        Self::connect(options, metrics, &fence.guard(), &dedicated)
+    }
+
+    fn connect(
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
         guard: &Arc<WriteGuard>,
@@ -260,7 +270,7 @@ pub(super) struct Agent {
     pub(super) stopped: CancellationToken,
 }
 
-impl OfProcess {
+impl ProcessContext {
     /// Waits until the process is stopped, or the leadership is lost.
     async fn ended(&self, lost: &CancellationToken) -> Result<(), AgentError> {
         tokio::select! {
@@ -448,7 +458,7 @@ impl Agent {
         }
     }
 
-    async fn run(self, process: OfProcess) -> Result<(), AgentError> {
+    async fn run(self, process: ProcessContext) -> Result<(), AgentError> {
         let stop = process.stop.clone();
         let Some((drained, _filled)) = self.begin(&process).await else {
             return Ok(());
@@ -484,7 +494,7 @@ impl Agent {
     /// Runs an agent that shares the workspaces with others of its name.
     async fn run_shared(
         self,
-        process: OfProcess,
+        process: ProcessContext,
         (shards, changes): ChangingShards,
     ) -> Result<(), AgentError> {
         let Some((drained, filled)) = self.begin(&process).await else {
@@ -545,7 +555,7 @@ impl Agent {
     }
 
     /// Starts what a standby does too. `None` if the process is stopped before everything is listed.
-    async fn begin(&self, process: &OfProcess) -> Option<(JoinSet<()>, Filling)> {
+    async fn begin(&self, process: &ProcessContext) -> Option<(JoinSet<()>, Filling)> {
         tokio::select! {
             () = self.control_listed() => {}
             () = process.stop.cancelled() => return None,
@@ -579,7 +589,7 @@ impl Agent {
     }
 
     /// Waits until this agent leads; `None` without leader election.
-    async fn lead(&self, process: &OfProcess) -> Option<Leadership> {
+    async fn lead(&self, process: &ProcessContext) -> Option<Leadership> {
         if self.options.leader_election == LeaderElection::Off {
             return None;
         }
@@ -587,7 +597,7 @@ impl Agent {
         Some(process.dedicated.run(self.election(process)).await)
     }
 
-    fn election(&self, process: &OfProcess) -> impl Future<Output = Leadership> + use<> {
+    fn election(&self, process: &ProcessContext) -> impl Future<Output = Leadership> + use<> {
         let (name, identity) = (self.lease_name(), process.identity.clone());
         let count = self.options.shards.get();
         // An agent without shards writes the Lease as agents that know none.
@@ -609,7 +619,7 @@ impl Agent {
         format!("syncagent.{}", self.options.agent_name)
     }
 
-    fn shard_options(&self, process: &OfProcess) -> ShardOptions {
+    fn shard_options(&self, process: &ProcessContext) -> ShardOptions {
         ShardOptions {
             namespace: self.options.namespace.clone(),
             name: self.lease_name(),

@@ -341,22 +341,17 @@ impl Publication {
             return all;
         }
         let mut counted = self.counted.lock();
-        let known = counted.filter(|(at, _)| at.elapsed() < COUNTED);
-        let (objects, tenants) = known.map_or_else(
-            || {
+        let (objects, tenants) = match *counted {
+            Some((at, counts)) if at.elapsed() < COUNTED => counts,
+            Some(_) | None => {
                 let state = self.state.read();
                 let feeds = state.remote.values().filter_map(|feeds| feeds.first());
-                let counts =
-                    feeds.map(|objects| objects.table().share_where(|name| share.has(name)));
-                counts.fold((0, 0), |(objects, tenants), own| {
-                    (objects + own.0, tenants + own.1)
-                })
-            },
-            |(_, counts)| counts,
-        );
-        if known.is_none() {
-            *counted = Some((Instant::now(), (objects, tenants)));
-        }
+                let own = feeds.map(|feed| feed.table().share_where(|name| share.has(name)));
+                let counts = own.fold((0, 0), |all, own| (all.0 + own.0, all.1 + own.1));
+                *counted = Some((Instant::now(), counts));
+                counts
+            }
+        };
         let part = |copies: usize| copies.saturating_mul(objects) / self.objects().max(1);
         CopyCounts {
             copies: part(all.copies),

@@ -26,7 +26,6 @@ use crate::publish::release::{LiveObject, Marked, ReleaseWrite};
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::connection::{Call, CallClass, Connection};
 use hawser_runtime::cluster::wire::{collection, segment};
-use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Found, Key, Owner, Scope, Store as _};
@@ -129,14 +128,8 @@ impl Releaser {
         gone: &[Value],
         is_agent_stopped: bool,
     ) -> Result<Self, ReleaseError> {
-        let dedicated = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
-        let planes = Connections::connect(
-            &options,
-            &metrics,
-            &Fence::always_open().guard(),
-            &dedicated,
-        )?;
+        let planes = Connections::of_command(&options, &metrics, &Fence::always_open())?;
         let kind = published_resource_kind();
         let stored = list(&planes.service, &kind, PUBLISHED_RESOURCES, "").await?;
         let mut stand_ins: Vec<Value> = gone.iter().cloned().map(enabled).collect();

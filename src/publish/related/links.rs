@@ -567,8 +567,17 @@ impl SharedCopies<'_> {
     /// An object in the place of a copy is adopted if it equals the copy. It is ours if the caller knows that, or if
     /// it was created for another object.
     pub(super) fn adoption(&self, target: &Key, is_ours: bool) -> Adoption {
-        let origin = match self.made_by_other(target) {
-            _ if is_ours => CopyOrigin::Created,
+        if is_ours {
+            return Adoption::Equal(CopyOrigin::Created);
+        }
+        let made = match self.view.get(target) {
+            Seen::Present(there) => {
+                let ledger = self.around.ledger;
+                ledger.made_by_other(self.by, target, there.uid())
+            }
+            Seen::Absent | Seen::Unknown => MadeByOther::No,
+        };
+        let origin = match made {
             MadeByOther::Yes => CopyOrigin::Created,
             MadeByOther::No => CopyOrigin::Adopted,
             MadeByOther::Perhaps(owners) => {
@@ -604,16 +613,6 @@ impl SharedCopies<'_> {
             && !self.around.quiet.is_settled(target, &there)
         {
             link.policy.claims = Claims::Unrecorded;
-        }
-    }
-
-    fn made_by_other(&self, copy: &Key) -> MadeByOther {
-        match self.view.get(copy) {
-            Seen::Present(there) => {
-                let ledger = self.around.ledger;
-                ledger.made_by_other(self.by, copy, there.uid())
-            }
-            Seen::Absent | Seen::Unknown => MadeByOther::No,
         }
     }
 }

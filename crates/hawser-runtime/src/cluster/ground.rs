@@ -44,6 +44,17 @@ impl Ground {
     }
 }
 
+/// The longest wait of a test for something that comes, however slow the machine is.
+#[cfg(test)]
+pub(crate) const MAX_WAIT: std::time::Duration = std::time::Duration::from_secs(100);
+
+/// The result of work, which comes in time.
+#[cfg(test)]
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    let ended = tokio::time::timeout(MAX_WAIT, work).await;
+    ended.expect("takes too long")
+}
+
 /// A fault that always affects this verb on this resource.
 pub fn fault(verb: &str, resource: &str, action: Action) -> Fault {
     let matcher = Matcher {

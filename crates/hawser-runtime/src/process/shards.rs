@@ -39,7 +39,7 @@ use assignment::{Moves, moves};
 pub use slots::{ShardChange, ShardWork, Shards};
 use view::{Declaration, LABEL, NOTE, View, marks, member_name, shard_name};
 
-/// The largest number of shards.
+/// The largest number of shards. Each has a Lease, which its holder renews every two seconds.
 pub const MOST: usize = 64;
 
 /// The time limit for work on a shard that is released.
@@ -325,7 +325,7 @@ pub async fn await_no_shards(connection: &Connection, options: &ShardOptions) {
     let mut told = false;
     loop {
         match list(connection, options).await {
-            // Without the right to list Leases, no process of this name has taken shards.
+            // Roles of installations without shards have no right to list Leases.
             Ok(None) => return,
             Ok(Some(leases)) => {
                 view.leases.observe(leases, Instant::now());

@@ -79,6 +79,21 @@ impl Terms {
         retry: Duration::from_secs(2),
     };
 
+    /// For tests in which nothing runs out, however slow the machine is.
+    #[cfg(test)]
+    pub(crate) const LONG: Self = Self {
+        duration: Duration::from_mins(2),
+        renew_deadline: Duration::from_mins(1),
+        retry: Duration::from_millis(200),
+    };
+    /// For tests that wait until a Lease has run out.
+    #[cfg(test)]
+    pub(crate) const SHORT: Self = Self {
+        duration: Duration::from_secs(3),
+        renew_deadline: Duration::from_secs(2),
+        retry: Duration::from_millis(200),
+    };
+
     /// The time until which no other process can have taken over a Lease that was renewed at this time, less a fifth of
     /// its duration for differences between clocks and for active writes.
     pub(super) fn safe_until(&self, sent: Instant) -> Instant {

@@ -8,24 +8,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::connection::Call;
-use crate::cluster::ground::{Ground, fault};
+use crate::cluster::ground::{Ground, MAX_WAIT, fault, in_time};
 use crate::process::metrics::Metrics;
 use kcp_playground::server::{Action, When};
 
-/// For those that keep and hand over: however slow the machine is, nothing runs out.
-const LONG: Terms = Terms {
-    duration: Duration::from_mins(2),
-    renew_deadline: Duration::from_mins(1),
-    retry: Duration::from_millis(200),
-};
-/// For those that wait until it has run out.
-const SHORT: Terms = Terms {
-    duration: Duration::from_secs(3),
-    renew_deadline: Duration::from_secs(2),
-    retry: Duration::from_millis(200),
-};
+const LONG: Terms = Terms::LONG;
+const SHORT: Terms = Terms::SHORT;
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/syncagent.one";
-const MAX_WAIT: Duration = Duration::from_secs(100);
 /// Between two looks: whoever looks without end takes the time from what is looked at.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a server keeps silent that does not answer.
@@ -139,12 +128,6 @@ impl Scene {
             .map(|event| event["message"].as_str().unwrap().to_owned())
             .collect()
     }
-}
-
-async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(MAX_WAIT, work)
-        .await
-        .expect("takes too long")
 }
 
 #[tokio::test]

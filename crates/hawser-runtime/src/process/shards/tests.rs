@@ -1,30 +1,25 @@
 //! Processes that share work at the playground's service cluster, in real time that is short.
 
-use std::future::Future;
-
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::cluster::ground::{Ground, fault};
+use crate::cluster::ground::{Ground, fault, in_time};
 use crate::process::lease::Fenced;
 use kcp_playground::server::{Action, When};
 
-/// For those that keep and hand over: however slow the machine is, nothing runs out.
+/// Between two looks at the Leases.
+const RETRY: Duration = Duration::from_millis(100);
 const LONG: Terms = Terms {
-    duration: Duration::from_mins(2),
-    renew_deadline: Duration::from_mins(1),
-    retry: Duration::from_millis(100),
+    retry: RETRY,
+    ..Terms::LONG
 };
-/// For those that wait until it has run out.
 const SHORT: Terms = Terms {
-    duration: Duration::from_secs(3),
-    renew_deadline: Duration::from_secs(2),
-    retry: Duration::from_millis(100),
+    retry: RETRY,
+    ..Terms::SHORT
 };
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 const NAME: &str = "agents.one";
-const MAX_WAIT: Duration = Duration::from_secs(100);
 const PAUSE: Duration = Duration::from_millis(10);
 
 struct Process {
@@ -92,10 +87,6 @@ async fn declare(ground: &Ground, identity: &str, count: usize) {
         let patch = Call::merge_patch(format!("{LEASES}/{NAME}"), &lease);
         ground.service.ask(patch).await.unwrap();
     }
-}
-
-async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    timeout(MAX_WAIT, work).await.expect("takes too long")
 }
 
 async fn until(mut is_so: impl FnMut() -> bool) {
