@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -337,11 +337,11 @@ impl World {
         let file = self.directory.path().join("kcp.kubeconfig");
         let url = format!("{}/clusters/root:org", self.playground.kcp_url());
         let own = self.playground.kubeconfig_at(&url, KCP_USER, "kcp-token");
-        fs::write(&file, own.to_string())?;
+        write_at_once(&file, &own.to_string())?;
         Ok(file)
     }
 
-    pub(super) fn service_kubeconfig(&self) -> &std::path::Path {
+    pub(super) fn service_kubeconfig(&self) -> &Path {
         &self.service_kubeconfig
     }
 
@@ -356,7 +356,7 @@ impl World {
         let own = self
             .playground
             .kubeconfig_at(&url, CONSUMER, "consumer-token");
-        fs::write(&file, own.to_string())?;
+        write_at_once(&file, &own.to_string())?;
         Ok(file)
     }
 
@@ -879,6 +879,13 @@ pub(super) fn has(object: &Value, pointer: &str, wanted: &Value) -> Result<()> {
         "{pointer} is {found}"
     );
     Ok(())
+}
+
+/// Replaces a file, so that a process that reads it meanwhile never sees a part.
+fn write_at_once(file: &Path, text: &str) -> Result<()> {
+    let new = file.with_extension(unique("new"));
+    fs::write(&new, text)?;
+    Ok(fs::rename(&new, file)?)
 }
 
 async fn make_workspace(parent: &Plane, name: &str) -> Result<String> {
