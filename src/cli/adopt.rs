@@ -115,7 +115,7 @@ fn adopt(args: AdoptArgs) -> Result<(String, ExitCode), AdoptFailed> {
         let human = || {
             let mut text = String::new();
             for resource in &plan.resources {
-                of_resource(&mut text, resource, true);
+                of_resource(&mut text, resource);
             }
             human(&mut text, &collisions, plan.objects.len());
             text

@@ -1,5 +1,6 @@
 //! `hawser explain`: whether an object is in sync, why, and what to do about it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -10,13 +11,14 @@ use super::agent_place::AgentPlace;
 use super::output::Output;
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
-    ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
+    ExplainError, Explained, ExplainedLink, Explainer, Leader, ResourceProblem, Selection,
 };
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
 use hawser_runtime::overview::{AttemptsOverview, plain};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_sync::Code;
 use hawser_sync::reason::Class;
 
 mod consumer;
@@ -30,9 +32,7 @@ use consumer::{Asked, ConsumerFailed};
 pub(super) use document::as_json;
 use mirror::{MirrorExplainArgs, MirrorExplainFailed};
 use placement::{PlacementArgs, PlacementFailed};
-use report::{
-    Attempts, attempts, by_reason, due_writes, known_reason, of_object, unknown_attempts, verdict,
-};
+use report::{Attempts, OutOfSync, by_reason, due_writes, known_reason, verdict};
 use sheet::{Cause, line};
 
 /// Explain why objects are in sync or not.
@@ -138,7 +138,7 @@ struct Findings {
     /// What the running agent knows of these objects.
     attempts: Attempts,
     leader: Leader,
-    problems: Vec<[String; 3]>,
+    problems: Vec<ResourceProblem>,
 }
 
 pub(super) fn run(args: ExplainArgs) -> ExitCode {
@@ -199,11 +199,11 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
     let explainer = Explainer::begin(options, &[]).await?;
     explainer.check_namespace().await?;
     let explained = explainer.explain(&selection).await?;
-    let attempts = if is_one {
-        attempts(&args.page, &name, explained.iter().map(path_on_page)).await
-    } else {
-        Ok(Vec::new())
-    };
+    let paths = explained.iter().map(|one| {
+        let is_asked = is_one || one.reason().code == Code::Working;
+        path_on_page(one).filter(|_| is_asked)
+    });
+    let attempts = Attempts::ask(&args.page, &name, paths).await;
     Ok(Findings {
         explained,
         attempts,
@@ -214,7 +214,8 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
 
 /// The object on the agent's page, if it is out of sync.
 fn path_on_page(explained: &Explained) -> Option<ObjectPath<'_>> {
-    (!explained.is_in_step()).then(|| ObjectPath {
+    let is_tried = explained.left_alone().is_none() && !explained.is_in_step();
+    is_tried.then(|| ObjectPath {
         config: &explained.published_resource,
         tenant: &explained.object.cluster,
         namespace: explained.object.namespace.as_deref(),
@@ -226,12 +227,11 @@ fn path_on_page(explained: &Explained) -> Option<ObjectPath<'_>> {
 fn each(findings: &Findings) -> String {
     let mut text = String::new();
     for (number, explained) in findings.explained.iter().enumerate() {
-        let attempts = of_object(&findings.attempts, number);
+        let attempts = findings.attempts.of(number);
         chain(&mut text, explained, attempts);
         text.push('\n');
     }
     around(&mut text, findings);
-    unknown_attempts(&mut text, &findings.attempts);
     text
 }
 
@@ -242,28 +242,28 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
         ..
     } = explained;
     let _ = writeln!(text, "{}", title(explained));
-    match explained.left_out_by {
-        Some(field) if explained.is_in_step() => {
-            line(text, "in sync", "no: a filter leaves the object out");
-            let advice = format!("change the labels or {field}, if the object is to be synced");
-            line(text, "what to do", advice);
-        }
-        _ => {
-            let reason = known_reason(explained.reason(), attempts);
-            verdict(text, explained.is_in_step(), &reason, advice, attempts);
-        }
+    if let Some(why) = explained.left_alone() {
+        line(text, "in sync", format!("no: {why}"));
+        line(text, "what to do", why.advice());
+    } else {
+        let reason = known_reason(explained.reason(), attempts);
+        verdict(text, explained.is_in_step(), &reason, advice, attempts);
     }
     let publisher = format!("PublishedResource {published_resource}");
     line(text, "published by", publisher);
     for pause in &explained.pauses {
         line(text, "paused", pause);
     }
-    match explained.left_out_by {
-        None => line(text, "filter", "passed"),
-        Some(field) => {
-            let left_out = format!("the object is left out: its labels do not match {field}");
-            line(text, "filter", left_out);
-        }
+    if explained.filters.is_empty() {
+        line(text, "filter", "none");
+    }
+    for (field, matches) in &explained.filters {
+        let result = if *matches {
+            "passed"
+        } else {
+            "the labels do not match"
+        };
+        line(text, "filter", format!("{field}: {result}"));
     }
     if let Some(state) = &explained.state {
         let exists = if explained.has_state {
@@ -279,7 +279,10 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
     links.sort_by_key(|link| link.entry.is_some());
     for link in links {
         let copy = link.copy.as_ref().map(ToString::to_string);
-        let copy = copy.unwrap_or_else(|| "none".to_owned());
+        let mut copy = copy.unwrap_or_else(|| "none".to_owned());
+        if let Some(how) = link.found_by {
+            let _ = write!(copy, ", found by {how}");
+        }
         match &link.entry {
             None => line(text, "copy", copy),
             Some(entry) => line(text, "related", format!("{entry}: {copy}")),
@@ -302,18 +305,25 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
 
 /// The objects that are out of sync, by reason.
 fn overview(findings: &Findings) -> String {
-    let explained = findings.explained.iter();
-    let out_of_sync = explained.filter(|one| !one.is_in_step());
-    let out_of_sync = out_of_sync.map(|one| (one.reason(), title(one)));
-    let wanted = findings
-        .explained
-        .iter()
-        .filter(|one| one.left_out_by.is_none());
-    let mut text = by_reason(out_of_sync, wanted.count(), advice);
-    let left_out = findings.explained.iter();
-    let left_out = left_out.filter(|one| one.left_out_by.is_some()).count();
-    if left_out > 0 {
-        let _ = writeln!(text, "{left_out} more are left out by filters");
+    let mut left_alone: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut out_of_sync, mut total) = (Vec::new(), 0);
+    for (number, one) in findings.explained.iter().enumerate() {
+        if let Some(why) = one.left_alone() {
+            *left_alone.entry(why.to_string()).or_default() += 1;
+            continue;
+        }
+        total += 1;
+        if !one.is_in_step() {
+            out_of_sync.push(OutOfSync {
+                reason: known_reason(one.reason(), findings.attempts.of(number)),
+                title: title(one),
+                tenant: workspace(one),
+            });
+        }
+    }
+    let mut text = by_reason(out_of_sync, total, "workspace", advice);
+    for (why, count) in left_alone {
+        let _ = writeln!(text, "not synced: {why} ({count})");
     }
     around(&mut text, findings);
     text
@@ -321,14 +331,18 @@ fn overview(findings: &Findings) -> String {
 
 pub(super) fn title(explained: &Explained) -> String {
     let object = &explained.object;
-    let cluster = &object.cluster;
-    let workspace = match &explained.path {
+    let namespace = object.namespace.as_deref();
+    let place = format!("in workspace {}", workspace(explained));
+    sheet::title(&object.kind.kind, namespace, &object.name, &place)
+}
+
+/// The path of its workspace, if that is known, and its logical cluster.
+fn workspace(explained: &Explained) -> String {
+    let cluster = &explained.object.cluster;
+    match &explained.path {
         Some(path) => format!("{path} ({cluster})"),
         None => cluster.to_string(),
-    };
-    let namespace = object.namespace.as_deref();
-    let place = format!("in workspace {workspace}");
-    sheet::title(&object.kind.kind, namespace, &object.name, &place)
+    }
 }
 
 /// The lines that concern all objects.
@@ -342,11 +356,7 @@ fn around(text: &mut String, findings: &Findings) {
             );
         }
         // An agent without leader election has no lease, but a page.
-        Leader::Missing
-            if findings
-                .attempts
-                .as_ref()
-                .is_ok_and(|known| known.iter().any(Option::is_some)) => {}
+        Leader::Missing if findings.attempts.knows_one() => {}
         Leader::Missing => text.push_str(
             "agent: no lease shows that one runs. Start one, unless it runs without leader election\n",
         ),
@@ -354,11 +364,13 @@ fn around(text: &mut String, findings: &Findings) {
             let _ = writeln!(text, "agent: its lease cannot be read: {}", plain(why));
         }
     }
-    for [name, condition, message] in &findings.problems {
-        let _ = writeln!(
-            text,
-            "PublishedResource {name}: {condition} is not true: {}",
-            plain(message)
-        );
+    for problem in &findings.problems {
+        let (name, message) = (&problem.name, plain(&problem.message));
+        let what = match &problem.condition {
+            Some(condition) => format!("{condition} is not true"),
+            None => "not active".to_owned(),
+        };
+        let _ = writeln!(text, "PublishedResource {name}: {what}: {message}");
     }
+    findings.attempts.show_problem(text);
 }

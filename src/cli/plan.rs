@@ -19,7 +19,7 @@ use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, Writ
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::reason::Class;
 
-/// The exit code if something would change.
+/// The exit code if something would change, or be refused or held, or is not known.
 const CHANGES: u8 = 2;
 
 /// Show how every object would change under changed PublishedResources.
@@ -27,7 +27,8 @@ const CHANGES: u8 = 2;
 /// Runs the agent's passes over all objects with the PublishedResources of the files instead of the stored ones. Sends
 /// dry runs instead of writes, so nothing changes. Without files, shows what an agent of this version would do.
 ///
-/// Exits with 0 if nothing would change, with 2 if something would, and with 1 after errors.
+/// Exits with 0 if nothing would change, with 2 if something would change, be refused or held, or could not be planned,
+/// and with 1 after errors.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(after_help = "Examples:
@@ -80,18 +81,18 @@ pub(super) fn run(args: PlanArgs) -> ExitCode {
         format: LogFormat::Console,
         verbosity: Verbosity::Warn,
     });
-    let (output, of_files) = (args.output, !args.files.is_empty());
+    let output = args.output;
     match plan(args) {
         Ok(plan) => {
-            let text = output.show(|| human(&plan, of_files), || machine(&plan));
+            let text = output.show(|| human(&plan), || machine(&plan));
             // A reader that is gone needs no answer.
             let _ = io::stdout().write_all(text.as_bytes());
             if plan.fails() {
                 ExitCode::FAILURE
-            } else if plan.changes() {
-                ExitCode::from(CHANGES)
-            } else {
+            } else if plan.is_quiet() {
                 ExitCode::SUCCESS
+            } else {
+                ExitCode::from(CHANGES)
             }
         }
         Err(failed) => super::fail(&failed),
@@ -139,10 +140,10 @@ pub(super) fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
     Ok(changed)
 }
 
-fn human(plan: &ChangePlan, of_files: bool) -> String {
+fn human(plan: &ChangePlan) -> String {
     let mut text = String::new();
     for resource in &plan.resources {
-        of_resource(&mut text, resource, of_files);
+        of_resource(&mut text, resource);
     }
     of_export(&mut text, &plan.export);
     for explained in &plan.objects {
@@ -174,20 +175,36 @@ fn human(plan: &ChangePlan, of_files: bool) -> String {
     if workspaces.len() > 1 {
         row(&plan.total(), "all");
     }
-    let count = plan.objects.len();
-    let verdict = if plan.changes() {
-        "something would change"
-    } else {
-        "nothing would change"
-    };
-    let _ = writeln!(text, "{count} objects: {verdict}");
+    let _ = writeln!(text, "{} objects: {}", plan.objects.len(), verdict(plan));
     text
 }
 
-pub(super) fn of_resource(text: &mut String, resource: &ResourceChange, of_file: bool) {
+fn verdict(plan: &ChangePlan) -> String {
+    let subject = if plan.changes() {
+        "something"
+    } else {
+        "nothing"
+    };
+    let mut verdict = format!("{subject} would change");
+    let WriteCounts { refused, held, .. } = plan.total();
+    let unplanned = plan.resources.iter().map(|one| one.unplanned).sum();
+    for (count, what) in [
+        (refused, "refused"),
+        (held, "held"),
+        (unplanned, "not planned"),
+    ] {
+        if count > 0 {
+            let _ = write!(verdict, ", {count} {what}");
+        }
+    }
+    verdict
+}
+
+pub(super) fn of_resource(text: &mut String, resource: &ResourceChange) {
     let ResourceChange {
         name,
         is_new,
+        is_of_files: of_file,
         schema_before,
         schema,
         ..
@@ -216,16 +233,20 @@ pub(super) fn of_resource(text: &mut String, resource: &ResourceChange, of_file:
     for warning in &resource.warnings {
         let _ = writeln!(text, "  warning: {warning}");
     }
-    if !resource.unlisted.is_empty() {
-        let unlisted: Vec<_> = resource.unlisted.iter().map(String::as_str).collect();
+    if resource.is_incomplete() {
         let count = match resource.unplanned {
-            0 => String::new(),
-            count => format!(" ({count} objects)"),
+            0 => "some".to_owned(),
+            count => count.to_string(),
+        };
+        let unlisted: Vec<_> = resource.unlisted.iter().map(String::as_str).collect();
+        let why = if unlisted.is_empty() {
+            "servers did not answer in time".to_owned()
+        } else {
+            format!("these cannot be listed: {}", unlisted.join("; "))
         };
         let _ = writeln!(
             text,
-            "  the plan leaves out some of its objects{count}, because these cannot be listed: {}",
-            unlisted.join("; ")
+            "  the plan leaves out {count} of its objects, because {why}"
         );
     }
 }
@@ -295,6 +316,7 @@ fn machine(plan: &ChangePlan) -> Value {
         json!({
             "name": resource.name,
             "isNew": resource.is_new,
+            "isOfFiles": resource.is_of_files,
             "schemaBefore": resource.schema_before,
             "schema": resource.schema,
             "problems": resource.problems,
@@ -305,7 +327,7 @@ fn machine(plan: &ChangePlan) -> Value {
     });
     let export = &plan.export;
     let objects = plan.objects.iter();
-    let objects = objects.filter(|one| !one.is_in_step()).map(as_json);
+    let objects = objects.filter(|one| !one.is_settled()).map(as_json);
     let workspaces = plan.by_workspace();
     let workspaces = workspaces.iter().map(|((cluster, path), tally)| {
         let mut row = numbers(tally);

@@ -12,8 +12,8 @@ use hawser_runtime::overview::fetch::{FetchError, fetch};
 use hawser_runtime::overview::site::PAGE_ADDRESS;
 use hawser_runtime::overview::{Overview, terminal};
 
-/// The size of the screen where there is none.
-const USUAL: (usize, usize) = (120, 50);
+/// The size of the screen where there is none: a file or another program gets whole lines.
+const USUAL: (usize, usize) = (1_000, 500);
 /// Clear the screen; later frames are written over each other.
 const BEGIN: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const END: &str = "\x1b[?25h\x1b[?1049l";

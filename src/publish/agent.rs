@@ -55,6 +55,7 @@ pub mod explain;
 mod explained;
 pub mod export;
 pub mod holds;
+mod inactive;
 mod kinds;
 mod notices;
 mod numbers;

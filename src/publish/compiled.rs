@@ -263,9 +263,13 @@ impl Compiled {
         self.filters.matches(object, namespace)
     }
 
-    /// The field of the filter that leaves the object out.
-    pub fn left_out_by(&self, object: &Object, namespace: Option<&Object>) -> Option<&'static str> {
-        self.filters.left_out_by(object, namespace)
+    /// The filters, each with whether it matches the object.
+    pub fn filter_results(
+        &self,
+        object: &Object,
+        namespace: Option<&Object>,
+    ) -> Vec<(&'static str, bool)> {
+        self.filters.results(object, namespace).collect()
     }
 }
 

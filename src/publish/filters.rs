@@ -31,25 +31,24 @@ impl Filters {
 
     /// Whether the object is synchronized. A cluster-scoped object has no namespace labels.
     pub fn matches(&self, object: &Object, namespace: Option<&Object>) -> bool {
-        self.left_out_by(object, namespace).is_none()
+        self.results(object, namespace).all(|(_, matches)| matches)
     }
 
-    /// The field with the selector that does not match; `None` if the object is synchronized.
-    pub fn left_out_by(&self, object: &Object, namespace: Option<&Object>) -> Option<&'static str> {
-        let by = |selector: &Option<Selector>, of: Option<&Object>| {
-            let Some(selector) = selector else {
-                return true;
-            };
+    /// The fields with a selector, each with whether it matches.
+    pub fn results<'a>(
+        &'a self,
+        object: &'a Object,
+        namespace: Option<&'a Object>,
+    ) -> impl Iterator<Item = (&'static str, bool)> + 'a {
+        let selectors = [
+            ("spec.filter.resource", &self.resource, Some(object)),
+            ("spec.filter.namespace", &self.namespace, namespace),
+        ];
+        selectors.into_iter().filter_map(|(field, selector, of)| {
             let labels: Vec<_> = of.into_iter().flat_map(Object::labels).collect();
-            selector.matches(labels.iter().copied())
-        };
-        if !by(&self.resource, Some(object)) {
-            Some("spec.filter.resource")
-        } else if !by(&self.namespace, namespace) {
-            Some("spec.filter.namespace")
-        } else {
-            None
-        }
+            let matches = selector.as_ref()?.matches(labels.iter().copied());
+            Some((field, matches))
+        })
     }
 }
 

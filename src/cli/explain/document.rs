@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::Findings;
-use super::report::{due_json, known_reason, of_object, reason_json};
+use super::report::{due_json, known_reason, reason_json};
 use crate::publish::advice::advice;
-use crate::publish::agent::explain::{Explained, Leader};
+use crate::publish::agent::explain::{Explained, Leader, ResourceProblem};
 use crate::publish::drift;
 use hawser_sync::Reason;
 
 pub(super) fn machine(findings: &Findings) -> Value {
     let with_attempts = |(number, explained): (usize, &Explained)| {
-        let attempts = of_object(&findings.attempts, number);
+        let attempts = findings.attempts.of(number);
         let mut object = with_reason(explained, &known_reason(explained.reason(), attempts));
         object["attempts"] = json!(attempts);
         object
@@ -25,13 +25,18 @@ pub(super) fn machine(findings: &Findings) -> Value {
         Leader::Missing => Value::Null,
         Leader::Unknown(why) => json!({"problem": why}),
     };
-    let problems = findings.problems.iter().map(|[name, condition, message]| {
+    let problems = findings.problems.iter().map(|problem| {
+        let ResourceProblem {
+            name,
+            condition,
+            message,
+        } = problem;
         json!({"publishedResource": name, "condition": condition, "message": message})
     });
     json!({
         "objects": objects,
         "leader": leader,
-        "pageProblem": findings.attempts.as_ref().err(),
+        "pageProblem": findings.attempts.problem,
         "problems": problems.collect::<Vec<_>>(),
     })
 }
@@ -47,6 +52,7 @@ fn with_reason(explained: &Explained, reason: &Reason) -> Value {
             "relatedEntry": link.entry,
             "reason": reason_json(&link.reason, advice),
             "copy": link.copy.as_ref().map(ToString::to_string),
+            "foundBy": link.found_by,
         })
     });
     let drift = explained.drift.iter().map(|field| {
@@ -60,6 +66,8 @@ fn with_reason(explained: &Explained, reason: &Reason) -> Value {
         });
         json!({"path": drift::path(field), "mode": drift::mode(field.mode), "changedBy": by})
     });
+    let filters = explained.filters.iter();
+    let filters = filters.map(|(field, matches)| json!({"field": field, "matches": matches}));
     let object = &explained.object;
     json!({
         "object": {
@@ -73,7 +81,10 @@ fn with_reason(explained: &Explained, reason: &Reason) -> Value {
         "inStep": explained.is_in_step(),
         "reason": reason_json(reason, advice),
         "pauses": explained.pauses,
-        "leftOutBy": explained.left_out_by,
+        "notSynced": explained.not_synced.as_ref().map(|why| {
+            json!({"why": why.to_string(), "advice": why.advice()})
+        }),
+        "filters": filters.collect::<Vec<_>>(),
         "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
         "drift": drift.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use super::Output;
 use super::report::{
-    Attempts, attempts, by_reason, due_json, due_writes, known_reason, of_object, reason_json,
-    unknown_attempts, verdict,
+    Attempts, OutOfSync, by_reason, due_json, due_writes, known_reason, reason_json, verdict,
 };
 use super::sheet::{self, line};
 use crate::cli::mirror::MirrorArgs;
@@ -19,6 +18,7 @@ use crate::mirror::agent::explain::{
 use crate::mirror::options::OptionError;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
 use hawser_runtime::overview::{AttemptsOverview, plain};
+use hawser_sync::Code;
 
 /// Explain why objects of a robot and its cloud are in sync or not.
 ///
@@ -83,12 +83,11 @@ pub(super) async fn run(args: MirrorExplainArgs) -> Result<String, MirrorExplain
     let explained = explainer.explain(&selection).await?;
     let robot = explainer.robot().to_owned();
     let is_one = selection.name.is_some();
-    let attempts = if is_one {
-        let paths = explained.iter().map(|one| path_on_page(one, &robot));
-        attempts(&args.page, &robot, paths).await
-    } else {
-        Ok(Vec::new())
-    };
+    let paths = explained.iter().map(|one| {
+        let is_asked = is_one || one.reason.code == Code::Working;
+        path_on_page(one, &robot).filter(|_| is_asked)
+    });
+    let attempts = Attempts::ask(&args.page, &robot, paths).await;
     let findings = MirrorFindings {
         robot,
         explained,
@@ -102,7 +101,7 @@ pub(super) async fn run(args: MirrorExplainArgs) -> Result<String, MirrorExplain
 
 /// The object on the mirror's page, if it is out of sync.
 fn path_on_page<'e>(explained: &'e MirrorExplained, robot: &'e str) -> Option<ObjectPath<'e>> {
-    (!explained.is_in_step()).then(|| ObjectPath {
+    (!explained.is_settled()).then(|| ObjectPath {
         config: &explained.crd,
         tenant: robot,
         namespace: explained.namespace.as_deref(),
@@ -114,19 +113,24 @@ fn path_on_page<'e>(explained: &'e MirrorExplained, robot: &'e str) -> Option<Ob
 fn each(findings: &MirrorFindings) -> String {
     let mut text = String::new();
     for (number, explained) in findings.explained.iter().enumerate() {
-        let attempts = of_object(&findings.attempts, number);
+        let attempts = findings.attempts.of(number);
         let place = format!("of robot {}", findings.robot);
         let _ = writeln!(text, "{}", title(explained, &place));
         chain(&mut text, explained, attempts);
         text.push('\n');
     }
-    unknown_attempts(&mut text, &findings.attempts);
+    findings.attempts.show_problem(&mut text);
     text
 }
 
 fn chain(text: &mut String, explained: &MirrorExplained, attempts: Option<&AttemptsOverview>) {
-    let reason = known_reason(explained.reason.clone(), attempts);
-    verdict(text, explained.is_in_step(), &reason, advice, attempts);
+    match &explained.left_out_by {
+        Some(why) if explained.is_settled() => line(text, "in sync", format!("no: {why}")),
+        _ => {
+            let reason = known_reason(explained.reason.clone(), attempts);
+            verdict(text, explained.is_in_step(), &reason, advice, attempts);
+        }
+    }
     line(text, "CRD", &explained.crd);
     for (name, value) in &explained.annotations {
         line(text, "", format!("{name}: {value}"));
@@ -152,14 +156,20 @@ fn chain(text: &mut String, explained: &MirrorExplained, attempts: Option<&Attem
 
 /// The objects that are out of sync, by reason.
 fn overview(findings: &MirrorFindings) -> String {
-    let explained = findings.explained.iter();
-    let out_of_sync = explained.filter(|one| !one.is_in_step());
-    let out_of_sync = out_of_sync.map(|one| (one.reason.clone(), title(one, "")));
-    let mut text = by_reason(out_of_sync, findings.explained.len(), advice);
+    let explained = findings.explained.iter().enumerate();
+    let out_of_sync = explained.filter(|(_, one)| !one.is_settled());
+    let out_of_sync = out_of_sync.map(|(number, one)| OutOfSync {
+        reason: known_reason(one.reason.clone(), findings.attempts.of(number)),
+        title: title(one, ""),
+        tenant: findings.robot.clone(),
+    });
+    let (out_of_sync, total) = (out_of_sync.collect(), findings.explained.len());
+    let mut text = by_reason(out_of_sync, total, "robot", advice);
     for (crd, problem) in &findings.problems {
         let problem = plain(problem);
         let _ = writeln!(text, "CRD {crd}: nothing is synced: {problem}");
     }
+    findings.attempts.show_problem(&mut text);
     text
 }
 
@@ -170,10 +180,8 @@ fn title(explained: &MirrorExplained, place: &str) -> String {
 
 fn machine(findings: &MirrorFindings) -> Value {
     let objects = findings.explained.iter().enumerate();
-    let objects = objects.map(|(number, explained)| {
-        let attempts = of_object(&findings.attempts, number);
-        as_json(explained, attempts)
-    });
+    let objects =
+        objects.map(|(number, explained)| as_json(explained, findings.attempts.of(number)));
     let problems = findings
         .problems
         .iter()
@@ -181,7 +189,7 @@ fn machine(findings: &MirrorFindings) -> Value {
     json!({
         "robot": findings.robot,
         "objects": objects.collect::<Vec<_>>(),
-        "pageProblem": findings.attempts.as_ref().err(),
+        "pageProblem": findings.attempts.problem,
         "problems": problems.collect::<Vec<_>>(),
     })
 }

@@ -1,7 +1,7 @@
 //! What is told about objects of every dialect: verdicts, attempts, due writes, and lists by reason.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -15,55 +15,78 @@ use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, Role, plain, span
 use hawser_sync::reason::Class;
 use hawser_sync::{Code, Key, Reason};
 
-/// What the running process knows of objects, or why that is unknown.
-pub(super) type Attempts = Result<Vec<Option<AttemptsOverview>>, String>;
+/// The objects that are listed for each reason.
+const MOST_OBJECTS: usize = 100;
+/// The tenants that are listed.
+const MOST_TENANTS: usize = 20;
 
-/// Asks the page of the running process about objects; `None` stands for an object that is in sync.
-pub(super) async fn attempts<'o>(
-    page: &str,
-    name: &str,
-    objects: impl Iterator<Item = Option<ObjectPath<'o>>>,
-) -> Attempts {
-    let mut all = Vec::new();
-    for object in objects {
-        let Some(object) = object else {
-            all.push(None);
-            continue;
-        };
-        let answer = fetch::<ObjectAnswer>(page, &object.to_string()).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        if answer.agent != name {
-            let other = answer.agent;
-            return Err(format!("{page} is the page of {other:?}, not of {name:?}"));
+/// The objects of a list that the page is asked about.
+const MOST_ASKED: usize = 500;
+
+/// What the running process knows of objects.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    known: Vec<Option<AttemptsOverview>>,
+    /// Why some of it is unknown.
+    pub(super) problem: Option<String>,
+}
+
+impl Attempts {
+    /// Asks the page of the running process about objects; `None` stands for an object that is not asked about.
+    pub(super) async fn ask<'o>(
+        page: &str,
+        name: &str,
+        objects: impl Iterator<Item = Option<ObjectPath<'o>>>,
+    ) -> Self {
+        let (mut attempts, mut asked) = (Self::default(), 0);
+        for object in objects {
+            let Some(object) = object.filter(|_| asked < MOST_ASKED) else {
+                attempts.known.push(None);
+                continue;
+            };
+            asked += 1;
+            let answer = match fetch::<ObjectAnswer>(page, &object.to_string()).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    attempts.problem = Some(error.to_string());
+                    return attempts;
+                }
+            };
+            let whose = if answer.agent != name {
+                format!("{:?}, not of {name:?}", answer.agent)
+            } else if answer.elsewhere {
+                "a replica that does not hold the shard of the workspace".to_owned()
+            } else if matches!(answer.role, Role::Leading | Role::Sharing) {
+                attempts.known.push(answer.attempts);
+                continue;
+            } else {
+                "a process that does not lead".to_owned()
+            };
+            attempts.known.push(None);
+            attempts.problem = Some(format!("{page} is the page of {whose}"));
         }
-        if answer.elsewhere {
-            return Err(format!(
-                "{page} is the page of a replica that does not hold the shard of the workspace"
-            ));
-        }
-        if !matches!(answer.role, Role::Leading | Role::Sharing) {
-            return Err(format!(
-                "{page} is the page of a process that does not lead"
-            ));
-        }
-        all.push(answer.attempts);
+        attempts
     }
-    Ok(all)
-}
 
-/// The attempts of the object with this number.
-pub(super) fn of_object(attempts: &Attempts, number: usize) -> Option<&AttemptsOverview> {
-    attempts.as_ref().ok()?.get(number)?.as_ref()
-}
+    /// The attempts of the object with this number.
+    pub(super) fn of(&self, number: usize) -> Option<&AttemptsOverview> {
+        self.known.get(number)?.as_ref()
+    }
 
-/// The line about a page that did not answer.
-pub(super) fn unknown_attempts(text: &mut String, attempts: &Attempts) {
-    if let Err(problem) = attempts {
-        let problem = plain(problem);
-        let _ = writeln!(
-            text,
-            "attempts and back-off are unknown: {problem}. Forward the port of the page, or set --page"
-        );
+    /// Whether the process knows one of the objects.
+    pub(super) fn knows_one(&self) -> bool {
+        self.known.iter().any(Option::is_some)
+    }
+
+    /// The line about what is unknown.
+    pub(super) fn show_problem(&self, text: &mut String) {
+        if let Some(problem) = &self.problem {
+            let problem = plain(problem);
+            let _ = writeln!(
+                text,
+                "attempts and back-off are unknown: {problem}. Forward the port of the page, or set --page"
+            );
+        }
     }
 }
 
@@ -165,32 +188,71 @@ pub(super) fn due_writes(text: &mut String, due: &[DueWrite], object: Option<&Ke
     }
 }
 
-/// The titles of objects that are out of sync by reason, the worst first. Of `total` objects, the others are in sync.
+/// An object of a list that is out of sync.
+pub(super) struct OutOfSync {
+    pub(super) reason: Reason,
+    pub(super) title: String,
+    pub(super) tenant: String,
+}
+
+/// The objects that are out of sync, by reason and tenant, the most serious reason and the tenant with most objects
+/// first. Of `total` objects, the others are in sync.
 pub(super) fn by_reason(
-    out_of_sync: impl Iterator<Item = (Reason, String)>,
+    out_of_sync: Vec<OutOfSync>,
     total: usize,
+    tenant_word: &str,
     advice: Advice,
 ) -> String {
     let mut text = String::new();
-    let mut by_reason: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for (reason, title) in out_of_sync {
-        let worst_first = Reverse(reason.code.class());
-        let of_reason = by_reason.entry((worst_first, reason.code)).or_default();
-        of_reason.push((title, reason.detail));
+    let out = out_of_sync.len();
+    let mut tenants: BTreeMap<String, usize> = BTreeMap::new();
+    let mut reasons: BTreeMap<Code, Vec<OutOfSync>> = BTreeMap::new();
+    for one in out_of_sync {
+        *tenants.entry(one.tenant.clone()).or_default() += 1;
+        reasons.entry(one.reason.code).or_default().push(one);
     }
-    for ((_, code), objects) in &by_reason {
-        let _ = writeln!(text, "{code}: {} ({})", code.sentence(), objects.len());
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(code, objects)| Reverse((code.class(), objects.len())));
+    for (code, objects) in &reasons {
+        let of: BTreeSet<_> = objects.iter().map(|one| &one.tenant).collect();
+        let many = match of.len() {
+            1 => String::new(),
+            many => format!(" in {many} {tenant_word}s"),
+        };
+        let _ = writeln!(
+            text,
+            "{code}: {} ({}{many})",
+            code.sentence(),
+            objects.len()
+        );
         if let Some(advice) = advice(*code) {
             let _ = writeln!(text, "  what to do: {advice}");
         }
-        for (title, detail) in objects {
-            let colon = if detail.is_empty() { "" } else { ": " };
-            let _ = writeln!(text, "  {title}{colon}{}", plain(detail));
+        for OutOfSync { title, reason, .. } in objects.iter().take(MOST_OBJECTS) {
+            let colon = if reason.detail.is_empty() { "" } else { ": " };
+            let _ = writeln!(text, "  {title}{colon}{}", plain(&reason.detail));
         }
+        more(&mut text, objects.len(), MOST_OBJECTS);
     }
-    let out: usize = by_reason.values().map(Vec::len).sum();
+    let mut tenants: Vec<_> = tenants.into_iter().collect();
+    tenants.sort_by_key(|(_, count)| Reverse(*count));
+    if tenants.len() > 1 {
+        let _ = writeln!(text, "by {tenant_word}");
+        for (tenant, count) in tenants.iter().take(MOST_TENANTS) {
+            let _ = writeln!(text, "  {tenant}: {count}");
+        }
+        more(&mut text, tenants.len(), MOST_TENANTS);
+    }
     let _ = writeln!(text, "{out} of {total} objects are out of sync");
     text
+}
+
+/// The line about those that are not shown.
+fn more(text: &mut String, all: usize, shown: usize) {
+    if all > shown {
+        let left = all - shown;
+        let _ = writeln!(text, "  … and {left} more, which -o json shows");
+    }
 }
 
 pub(super) fn reason_json(reason: &Reason, advice: Advice) -> Value {

@@ -113,6 +113,11 @@ pub struct MirrorExplainer {
 impl MirrorExplained {
     /// Whether the object is in sync.
     pub fn is_in_step(&self) -> bool {
+        self.is_settled() && self.left_out_by.is_none()
+    }
+
+    /// Whether nothing is left to do for the mirror.
+    pub fn is_settled(&self) -> bool {
         self.reason.code.class() == Class::Settled
     }
 }

@@ -105,7 +105,7 @@ impl Explainer {
     async fn primary_collision<'p>(&self, explained: &'p Explained) -> Option<Collision<'p>> {
         let link = explained.links.iter().find(|link| link.entry.is_none())?;
         let class = link.reason.code.class();
-        if class == Class::Settled && !explained.adopts || explained.left_out_by.is_some() {
+        if class == Class::Settled && !explained.adopts || explained.not_synced.is_some() {
             return None;
         }
         let source = self.trials.present(&explained.object)?;

@@ -322,7 +322,7 @@ impl WorkspaceView {
             .advice("wait a moment. If nothing changes, ask the provider which objects it serves");
         Some(
             found.provider(
-                "check that an agent runs, and that its filters do not leave the object out",
+                "check that an agent runs, that the PublishedResource has neither the mode Plan nor disabled synchronization, and that its filters do not leave the object out",
             ),
         )
     }

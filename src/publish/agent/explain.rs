@@ -15,13 +15,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::conditions::untrue;
 pub use super::explained::{DueWrite, Explained, ExplainedLink};
+use super::inactive::Inactive;
 use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
 use super::passes::Passes;
 use super::plan;
 use super::process::{Agent, AgentError, Connections};
 use super::publication::{Publication, SubjectId};
-use super::publishing::published_resource_kind;
 use super::share::Share;
 use super::startup::{SLICES, StartError, in_workspace, locate};
 use super::trial::{DriftFinding, Trials};
@@ -31,7 +31,7 @@ use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::{collection, segment};
 use hawser_runtime::process::lease::Fence;
-use hawser_sync::{Key, Scope, Seen, Store as _};
+use hawser_sync::Key;
 use kube_lang::object::{Gvk, Object};
 
 /// The time limit for finding kcp, and then for filling the caches.
@@ -68,6 +68,8 @@ pub enum ExplainError {
     NotSelected(String),
     #[error("no active PublishedResource has the kind {kind} on either side; kinds: {known}")]
     KindUnknown { kind: String, known: String },
+    #[error("no active PublishedResource has the kind {kind}. {inactive}")]
+    KindInactive { kind: String, inactive: String },
     #[error("{kind} {name} is neither in a bound workspace nor a copy on the service cluster")]
     NotFound { kind: String, name: String },
     #[error("{0} on the service cluster is no copy of this agent")]
@@ -94,6 +96,15 @@ pub enum Leader {
     Missing,
     /// The lease cannot be read.
     Unknown(String),
+}
+
+/// A reason why objects of a published resource may not be in sync.
+#[derive(Debug)]
+pub struct ResourceProblem {
+    pub name: String,
+    /// The type of a condition that is not true; `None` if the published resource is not active.
+    pub condition: Option<String>,
+    pub message: String,
 }
 
 /// The part of the agent that reads and evaluates.
@@ -151,28 +162,38 @@ impl Explainer {
         trials.with_brakes(publishing)
     }
 
-    /// The conditions of published resources that are not true: the resource, the type, and the message.
-    pub fn problems(&self) -> Vec<[String; 3]> {
-        let scope = Scope::new(&self.agent.sides.service, &published_resource_kind(), "");
-        let names: BTreeSet<String> = self.published_names();
+    /// What is wrong with the published resources of this agent.
+    pub fn problems(&self) -> Vec<ResourceProblem> {
+        let mut published = self.agent.publishing.objects();
+        published.sort_by(|a, b| a.name().cmp(b.name()));
         let mut problems = Vec::new();
-        for name in names {
-            let Seen::Present(object) = self.agent.cache.get(&scope.key(None, &name)) else {
-                continue;
+        for object in &published {
+            let problem = |condition: Option<&str>, message: &str| ResourceProblem {
+                name: object.name().to_owned(),
+                condition: condition.map(str::to_owned),
+                message: message.to_owned(),
             };
-            for (condition, message) in untrue(&object) {
-                problems.push([name.clone(), condition.to_owned(), message.to_owned()]);
+            if let Some(inactive) = Inactive::of(object, &self.agent, false) {
+                problems.push(problem(None, &inactive.why));
             }
+            problems.extend(
+                untrue(object).map(|(condition, message)| problem(Some(condition), message)),
+            );
         }
         problems
     }
 
-    fn published_names(&self) -> BTreeSet<String> {
-        let running = self.agent.dispatch.running();
-        let names = running
-            .values()
-            .map(|publication| publication.plan.name.clone());
-        names.collect()
+    /// The published resources of a kind that do not run, and why, as sentences.
+    fn inactive(&self, kind: &str) -> String {
+        let stored = self.agent.publishing.published.table().all();
+        let inactive = stored.iter().filter_map(|(_, object)| {
+            Inactive::of(object, &self.agent, false).filter(|one| one.is_of_kind(kind))
+        });
+        let told = inactive.map(|one| {
+            let Inactive { name, why, .. } = one;
+            format!("The PublishedResource {name} is not active: {why}")
+        });
+        told.collect::<Vec<_>>().join(". ")
     }
 
     /// The leader, according to the Lease.
@@ -224,10 +245,12 @@ impl Explainer {
             None => DriftFinding::AsConfigured,
         };
         let selected = self.selected(selection).await?;
-        let explained = futures::stream::iter(selected)
-            .map(|(publication, id)| async move { self.trials.one(&publication, &id, drift).await })
-            .buffered(TOGETHER)
-            .filter_map(std::future::ready);
+        let explained =
+            futures::stream::iter(selected)
+                .map(|(publication, id)| async move {
+                    self.trials.explain(&publication, &id, drift).await
+                })
+                .buffered(TOGETHER);
         Ok(explained.collect().await)
     }
 
@@ -310,27 +333,34 @@ impl Explainer {
                         .filter(|id| selection.matches(id.namespace.as_deref(), &id.name)),
                 );
             }
-            if cluster.is_none()
-                && selection.name.is_some()
+            // Without a kind, the objects of workspaces are all there is.
+            if selection.kind.is_some()
                 && selection.is_of_kind(&publication.local_kind, &plan.local_resource)
             {
                 has_kind = true;
-                selected.extend(publication.copies().into_iter().filter_map(|(key, copy)| {
-                    let is_meant = selection.matches(key.namespace.as_deref(), &key.name);
-                    is_meant
-                        .then(|| Remote::read(&copy))
-                        .flatten()
-                        .map(|remote| SubjectId {
-                            publication: Arc::clone(&plan.uid),
-                            cluster: remote.cluster.into(),
-                            namespace: remote.namespace.map(Into::into),
-                            name: remote.name.into(),
-                        })
+                let copies = publication.copies().into_iter();
+                let meant = copies
+                    .filter(|(key, _)| selection.matches(key.namespace.as_deref(), &key.name));
+                let remotes = meant.filter_map(|(_, copy)| Remote::read(&copy));
+                let remotes = remotes
+                    .filter(|remote| cluster.is_none_or(|cluster| cluster == remote.cluster));
+                selected.extend(remotes.map(|remote| SubjectId {
+                    publication: Arc::clone(&plan.uid),
+                    cluster: remote.cluster.into(),
+                    namespace: remote.namespace.map(Into::into),
+                    name: remote.name.into(),
                 }));
             }
         }
         let kind = || selection.kind.clone().unwrap_or_default();
         if !has_kind {
+            let inactive = self.inactive(&kind());
+            if !inactive.is_empty() {
+                return Err(ExplainError::KindInactive {
+                    kind: kind(),
+                    inactive,
+                });
+            }
             let known = publications.iter().flat_map(|publication| {
                 [&publication.remote_kind, &publication.local_kind].map(|kind| kind.kind.clone())
             });

@@ -1,5 +1,7 @@
 //! What the agent would do about one object, and why.
 
+use std::fmt;
+
 pub use crate::explain::DueWrite;
 use crate::explain::is_left;
 use crate::publish::related;
@@ -17,8 +19,9 @@ pub struct Explained {
     pub path: Option<String>,
     /// The pauses in force. Writes that they hold are still listed as due.
     pub pauses: Vec<String>,
-    /// The filter that leaves the object out.
-    pub left_out_by: Option<&'static str>,
+    /// The filters, each with whether it matches the object.
+    pub filters: Vec<(&'static str, bool)>,
+    pub not_synced: Option<NotSynced>,
     /// The state Secret of the object.
     pub state: Option<Key>,
     /// Whether the state Secret exists.
@@ -33,6 +36,17 @@ pub struct Explained {
     pub due: Vec<DueWrite>,
 }
 
+/// Why the agent does not sync an object, whatever it contains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotSynced {
+    /// This field leaves the object out.
+    Filter(&'static str),
+    /// No workspace with the object takes part.
+    Unbound,
+    /// The mode of this published resource is `Plan`.
+    PlansOnly(String),
+}
+
 /// The object itself, or one that travels with it.
 #[derive(Debug)]
 pub struct ExplainedLink {
@@ -40,12 +54,27 @@ pub struct ExplainedLink {
     pub entry: Option<String>,
     pub reason: Reason,
     pub copy: Option<Key>,
+    /// How the copy was found, if it exists.
+    pub found_by: Option<&'static str>,
 }
 
 impl Explained {
     /// Whether the object is in sync.
     pub fn is_in_step(&self) -> bool {
+        self.is_settled() && self.not_synced.is_none()
+    }
+
+    /// Whether nothing is left to do for the agent.
+    pub fn is_settled(&self) -> bool {
         !is_left(&self.due) && self.reason().code.class() == Class::Settled
+    }
+
+    /// Why the agent leaves the object as it is. It takes back what it made for an object that a filter leaves out now.
+    pub fn left_alone(&self) -> Option<&NotSynced> {
+        self.not_synced.as_ref().filter(|why| match why {
+            NotSynced::Filter(_) => self.is_settled(),
+            NotSynced::Unbound | NotSynced::PlansOnly(_) => true,
+        })
     }
 
     /// The most serious reason.
@@ -64,6 +93,36 @@ impl Explained {
     }
 }
 
+impl NotSynced {
+    /// The next step.
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Filter(field) => {
+                format!("change the labels or {field}, if the object is to be synced")
+            }
+            Self::Unbound => {
+                "bind the API in the workspace. If the workspace left, hawser orphans list names its copies"
+                    .to_owned()
+            }
+            Self::PlansOnly(name) => format!(
+                "set spec.mode of the PublishedResource {name} to Sync, if its objects are to be synced"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for NotSynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Filter(_) => f.write_str("a filter leaves the object out"),
+            Self::Unbound => f.write_str("no workspace that binds the API has the object"),
+            Self::PlansOnly(name) => {
+                write!(f, "the mode of the PublishedResource {name} is Plan")
+            }
+        }
+    }
+}
+
 impl From<Outcome> for ExplainedLink {
     fn from(outcome: Outcome) -> Self {
         let entry = if *outcome.link.0 == *PRIMARY {
@@ -76,6 +135,7 @@ impl From<Outcome> for ExplainedLink {
             entry,
             reason: outcome.reason,
             copy: outcome.copy,
+            found_by: None,
         }
     }
 }

@@ -28,6 +28,9 @@ pub(super) mod summary;
 /// never listed.
 pub(super) const LISTED: Duration = Duration::from_secs(10);
 
+/// The annotation in which `kubectl apply` keeps what it applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// The effect of changed published resources.
 #[derive(Debug)]
 pub struct ChangePlan {
@@ -37,11 +40,13 @@ pub struct ChangePlan {
     pub objects: Vec<Explained>,
 }
 
-/// The effect on one published resource of the files.
+/// The effect on one published resource, of the files or with objects that cannot be planned.
 #[derive(Debug)]
 pub struct ResourceChange {
     pub name: String,
     pub is_new: bool,
+    /// Whether the files contain it.
+    pub is_of_files: bool,
     /// The recorded schema.
     pub schema_before: Option<String>,
     /// The schema that would be published.
@@ -51,7 +56,7 @@ pub struct ResourceChange {
     pub warnings: Vec<String>,
     /// The unlisted kinds that prevent some objects from being planned.
     pub unlisted: BTreeSet<String>,
-    /// The number of these objects, as far as they are known.
+    /// The number of objects that are not planned, as far as they are known.
     pub unplanned: usize,
 }
 
@@ -112,14 +117,22 @@ fn as_stored(document: &Value, stored: Option<&Object>) -> Value {
         return new;
     };
     let mut changed = stored.as_value().clone();
+    let applied = stored.annotation(LAST_APPLIED);
+    let applied: Value = applied
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let pairs = |document: &Value, field: &str| {
+        let pairs = document["metadata"][field].as_object();
+        pairs.cloned().unwrap_or_default()
+    };
     for field in ["labels", "annotations"] {
-        for (key, value) in document["metadata"][field]
-            .as_object()
-            .into_iter()
-            .flatten()
-        {
-            changed["metadata"][field][key] = value.clone();
+        let mut merged = pairs(&changed, field);
+        // As `kubectl apply` does.
+        for key in pairs(&applied, field).keys() {
+            merged.remove(key);
         }
+        merged.extend(pairs(&document, field));
+        changed["metadata"][field] = merged.into();
     }
     if changed["spec"] != document["spec"] {
         changed["spec"] = document["spec"].clone();
@@ -219,6 +232,7 @@ impl Publishing {
         ResourceChange {
             name: name.to_owned(),
             is_new: stored.is_none(),
+            is_of_files: self.planned(name).is_some(),
             schema_before: recorded,
             schema,
             problems,
@@ -269,14 +283,12 @@ impl Explainer {
     pub async fn plan(&self, selection: &Selection) -> Result<ChangePlan, ExplainError> {
         let running = self.agent.dispatch.running();
         let names: Vec<Arc<str>> = self.planned_names();
-        let planned = |publication: &&Arc<Publication>| {
-            names.iter().any(|name| **name == *publication.plan.name)
-        };
-        let awaited: Vec<_> = running.values().filter(planned).cloned().collect();
+        // Nothing is written for those that only plan.
+        let awaited = running.values().filter(|one| !one.plan.plans_only);
+        let awaited: Vec<_> = awaited.cloned().collect();
         // Publications that are not listed by then are reported.
         let _ = timeout(LISTED, listed(&awaited)).await;
         let mut selected = self.selected(selection).await?;
-        // Nothing is written for those that only plan.
         selected.retain(|(publication, _)| !publication.plan.plans_only);
         let mut objects = Vec::new();
         let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
@@ -290,13 +302,18 @@ impl Explainer {
             (&a.published_resource, &a.object).cmp(&(&b.published_resource, &b.object))
         });
         let publishing = &self.agent.publishing;
-        let resources = names.iter().map(|name| {
-            let publication = awaited.iter().find(|one| *one.plan.name == **name);
-            let count = unplanned.get(&**name).copied().unwrap_or_default();
+        let change = |name: &str| {
+            let publication = awaited.iter().find(|one| *one.plan.name == *name);
+            let count = unplanned.get(name).copied().unwrap_or_default();
             publishing.change_of(name, publication.map(Arc::as_ref), count)
-        });
+        };
+        let mut resources: Vec<_> = names.iter().map(|name| change(name)).collect();
+        let others = awaited.iter().map(|one| &*one.plan.name);
+        let others = others.filter(|name| names.iter().all(|of_files| **of_files != **name));
+        let incomplete = others.map(change).filter(ResourceChange::is_incomplete);
+        resources.extend(incomplete);
         Ok(ChangePlan {
-            resources: resources.collect(),
+            resources,
             export: self.export(),
             objects,
         })
@@ -343,9 +360,17 @@ impl ChangePlan {
             || self.objects.iter().any(|one| one.due.iter().any(is_made))
     }
 
-    /// Whether a published resource would not work.
+    /// Whether a published resource of the files would not work.
     pub fn fails(&self) -> bool {
-        self.resources.iter().any(|one| !one.problems.is_empty())
+        let fails = |one: &ResourceChange| one.is_of_files && !one.problems.is_empty();
+        self.resources.iter().any(fails)
+    }
+
+    /// Whether nothing would change, and nothing would be refused or held, as far as the plan knows.
+    pub fn is_quiet(&self) -> bool {
+        let WriteCounts { refused, held, .. } = self.total();
+        let unplanned: usize = self.resources.iter().map(|one| one.unplanned).sum();
+        !self.changes() && refused + held + unplanned == 0
     }
 
     /// The numbers by logical cluster, each with the path of the workspace if that is known.
@@ -366,6 +391,13 @@ impl ChangePlan {
         let mut total = WriteCounts::default();
         self.objects.iter().for_each(|one| total.add(one));
         total
+    }
+}
+
+impl ResourceChange {
+    /// Whether objects of it are not planned.
+    pub fn is_incomplete(&self) -> bool {
+        self.unplanned > 0 || !self.unlisted.is_empty()
     }
 }
 

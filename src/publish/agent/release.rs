@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::explain::{ExplainError, Explainer};
+use super::inactive::{Inactive, synchronizes};
 use super::options::AgentOptions;
 use super::orphans::{OrphansError, list, object};
 use super::plan::{LISTED, listed};
@@ -34,7 +35,7 @@ use kube_lang::object::Object;
 mod checks;
 mod finding;
 
-use checks::{Inactive, enabled, synchronizes};
+use checks::enabled;
 
 /// How often an object that changes meanwhile is read.
 const ATTEMPTS: usize = 5;
@@ -160,7 +161,8 @@ impl Releaser {
             .collect();
         let stored = stored.iter().map(|one| (one, false));
         let all = stored.chain(gone.iter().map(|one| (one, true)));
-        let inactive = all.filter_map(|(one, is_gone)| Inactive::of(one, &explainer, is_gone));
+        let inactive =
+            all.filter_map(|(one, is_gone)| Inactive::of(one, &explainer.agent, is_gone));
         let inactive = inactive.collect();
         let states = publications.first().and_then(|one| one.states());
         let mut holders: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();

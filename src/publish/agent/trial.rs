@@ -14,20 +14,22 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::approvals;
-use super::explained::{DueWrite, Explained, ExplainedLink};
+use super::explained::{DueWrite, Explained, ExplainedLink, NotSynced};
 use super::passes::{ObjectPass, Passes};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::Publishing;
 use super::router::PublishRouter;
 use super::share::Share;
 use crate::explain::{TrialLimits, Tried};
+use crate::publish::marks::Remote;
+use crate::publish::memory;
 use crate::publish::rules::{PRIMARY, drift_policy};
 use hawser_runtime::cluster::cache::{Change, ChangeType};
 use hawser_runtime::controller::{BrakeRegistry, PassDialect as _};
 use hawser_sync::link::DriftPolicy;
 use hawser_sync::{
-    Code, Dialect, DriftedField, Effect, Key, LinkId, Outcome, Report, Request, Scope, Seen, Step,
-    Store as _, Subject, View,
+    Code, Dialect, DriftedField, Effect, Key, LinkId, Outcome, Reason, Report, Request, Scope,
+    Seen, Step, Store as _, Subject, View,
 };
 use kube_lang::object::Object;
 
@@ -150,6 +152,72 @@ impl Trials {
         found.annotation("kcp.io/path").map(str::to_owned)
     }
 
+    /// Tries an object. What cannot be tried has the reason.
+    pub(super) async fn explain(
+        &self,
+        publication: &Arc<Publication>,
+        id: &SubjectId,
+        drift: DriftFinding,
+    ) -> Explained {
+        match timeout(LONGEST_TRIAL, self.one(publication, id, drift)).await {
+            Ok(Some(explained)) => explained,
+            Ok(None) => self.untried(publication, id),
+            Err(_) => {
+                let why = format!("the servers did not answer within {LONGEST_TRIAL:?}");
+                self.without_trial(publication, id, Some(Reason::new(Code::NoAnswer, why)))
+            }
+        }
+    }
+
+    /// An object without a pass: its workspace does not take part, or something that the pass needs is not known.
+    fn untried(&self, publication: &Arc<Publication>, id: &SubjectId) -> Explained {
+        let passes = &self.passes;
+        if passes
+            .cache
+            .source(&passes.sides.kcp, &id.cluster)
+            .is_none()
+        {
+            let mut explained = self.without_trial(publication, id, None);
+            explained.not_synced = Some(NotSynced::Unbound);
+            return explained;
+        }
+        let unlisted = Vec::from_iter(publication.unlisted());
+        let why = if unlisted.is_empty() {
+            "its PublishedResource changes".to_owned()
+        } else {
+            format!("cannot list {}", unlisted.join("; "))
+        };
+        self.without_trial(publication, id, Some(Reason::new(Code::NotSeen, why)))
+    }
+
+    fn without_trial(
+        &self,
+        publication: &Publication,
+        id: &SubjectId,
+        reason: Option<Reason>,
+    ) -> Explained {
+        let link = reason.map(|reason| ExplainedLink {
+            entry: None,
+            reason,
+            copy: None,
+            found_by: None,
+        });
+        Explained {
+            published_resource: publication.plan.name.clone(),
+            object: publication.anchor(id),
+            path: self.path_of(&id.cluster),
+            pauses: Vec::new(),
+            filters: Vec::new(),
+            not_synced: None,
+            state: None,
+            has_state: false,
+            drift: Vec::new(),
+            adopts: false,
+            links: link.into_iter().collect(),
+            due: Vec::new(),
+        }
+    }
+
     /// `None` if the object is not of a bound workspace.
     pub(super) async fn one(
         &self,
@@ -190,11 +258,28 @@ impl Trials {
             is_primary && *effect == Effect::Adopted
         };
         let adopts = report.happened.iter().any(is_adoption);
-        let mut links: Vec<_> = report
-            .outcomes
-            .into_iter()
-            .map(ExplainedLink::from)
-            .collect();
+        let state = pass.state_key();
+        let stored = state.as_ref().and_then(|key| self.present(key));
+        let recorded = stored.as_ref().map(|state| memory::codec::copies(state));
+        let recorded: BTreeMap<_, _> = recorded.into_iter().flatten().collect();
+        let link = |outcome: Outcome| {
+            let copy = outcome.copy.as_ref().and_then(|key| self.present(key));
+            let record = recorded.get(&outcome.link);
+            let found_by = copy.and_then(|copy| {
+                if record.is_some_and(|record| record.uid() == copy.uid()) {
+                    Some("the record in its state")
+                } else if Remote::read(&copy).is_some_and(|remote| remote == id.remote()) {
+                    Some("its labels")
+                } else {
+                    None
+                }
+            });
+            ExplainedLink {
+                found_by,
+                ..outcome.into()
+            }
+        };
+        let mut links: Vec<_> = report.outcomes.into_iter().map(link).collect();
         // A status that cannot be copied is no problem of the object, but worth more than that all else is in sync.
         links.sort_by_key(|link| {
             let code = link.reason.code;
@@ -204,23 +289,28 @@ impl Trials {
         let namespace = id.namespace.as_deref().map(|namespace| {
             self.present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
         });
-        let left_out_by = self
-            .present(&pass.anchor)
-            .filter(|object| !object.in_deletion())
-            .and_then(|object| {
-                let namespace = namespace.flatten();
-                publication
-                    .compiled()
-                    .left_out_by(&object, namespace.as_deref())
-            });
-        let state = pass.state_key();
+        let namespace = namespace.flatten();
+        let object = self.present(&pass.anchor);
+        let object = object.filter(|object| !object.in_deletion());
+        let filters = object.map_or_else(Vec::new, |object| {
+            let compiled = publication.compiled();
+            compiled.filter_results(&object, namespace.as_deref())
+        });
+        let plan = &publication.plan;
+        let left_out_by = filters.iter().find(|(_, matches)| !matches);
+        let not_synced = match left_out_by {
+            _ if plan.plans_only => Some(NotSynced::PlansOnly(plan.name.clone())),
+            Some((field, _)) => Some(NotSynced::Filter(field)),
+            None => None,
+        };
         Explained {
             published_resource: publication.plan.name.clone(),
             object: pass.anchor.clone(),
             path: self.path_of(&id.cluster),
             pauses: pass.pauses(),
-            left_out_by,
-            has_state: state.as_ref().and_then(|key| self.present(key)).is_some(),
+            filters,
+            not_synced,
+            has_state: stored.is_some(),
             state,
             drift,
             adopts,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use testbed::eventually;
 
 use super::SOON;
+use super::plane::Kind;
 use super::world::{KCP_USER, SERVICE_USER, World};
 
 on_both_grounds!(
@@ -18,7 +19,12 @@ on_both_grounds!(
 
 on_our_ground!(a_name_that_is_taken_comes_with_advice);
 
-on_the_playground!(nothing_is_written_and_no_data_of_secrets_is_shown);
+on_the_playground!(
+    nothing_is_written_and_no_data_of_secrets_is_shown,
+    objects_of_another_kind_are_found_by_both,
+    objects_that_are_not_synced_say_why,
+    published_resources_that_do_not_run_are_named,
+);
 
 async fn explain(world: &World, args: &[&str]) -> Result<Value> {
     let args = [&["explain", "--output=json"], args].concat();
@@ -62,6 +68,8 @@ async fn an_object_in_step_is_found_from_both_ends(world: &World) -> Result<()> 
         ensure!(object["due"] == json!([]), "{object:#}");
         let shown = object["links"][0]["copy"].as_str().unwrap_or_default();
         ensure!(shown.ends_with(copy_name), "{object:#}");
+        let found_by = &object["links"][0]["foundBy"];
+        ensure!(*found_by == "its labels", "{object:#}");
     }
     for (args, part) in [
         (["explain", "widget", "lamp"], "kinds: Gadget"),
@@ -85,15 +93,122 @@ async fn an_object_that_a_filter_leaves_out_names_the_filter(world: &World) -> R
         .make(&stage.kind, "out", json!({"size": 1}))
         .await;
     let object = only(explain(world, &["gadget", "out"]).await?)?;
-    ensure!(object["leftOutBy"] == "spec.filter.resource", "{object:#}");
+    let filters = json!([{"field": "spec.filter.resource", "matches": false}]);
+    ensure!(object["filters"] == filters, "{object:#}");
+    ensure!(
+        object["inStep"] == false && object["notSynced"]["why"].is_string(),
+        "{object:#}"
+    );
     ensure!(object["due"] == json!([]), "{object:#}");
     let (_, text, _) = world.command(&["explain", "gadget", "out"]).await?;
     let verdict = "  in sync       no: a filter leaves the object out\n  what to do    change the \
                    labels or spec.filter.resource";
     ensure!(text.contains(verdict), "{text}");
     let (_, text, _) = world.command(&["explain"]).await?;
-    let counts = "0 of 0 objects are out of sync\n1 more are left out by filters\n";
+    let counts = "0 of 0 objects are out of sync\nnot synced: a filter leaves the object out (1)\n";
     ensure!(text.starts_with(counts), "{text}");
+    Ok(())
+}
+
+async fn objects_of_another_kind_are_found_by_both(world: &World) -> Result<()> {
+    let projection = json!({"projection": {"kind": "Contraption", "plural": "contraptions"}});
+    let stage = world.stage(projection).await?;
+    let published = Kind {
+        plural: "contraptions".to_owned(),
+        name: "Contraption".to_owned(),
+        ..stage.kind.clone()
+    };
+    stage
+        .team
+        .make(&published, "lamp", json!({"size": 1}))
+        .await;
+    let copy = world.await_copy(&stage.kind, stage.of("lamp")).await;
+    let copy_name = copy["metadata"]["name"].as_str().context("no name")?;
+    let workspace = format!("--workspace={}", stage.team.cluster);
+    for args in [
+        ["contraption"].as_slice(),
+        &["gadget"],
+        &["gadget", copy_name, &workspace],
+        &["contraptions", "lamp", &workspace],
+    ] {
+        let object = only(explain(world, args).await?)?;
+        ensure!(object["object"]["name"] == "lamp", "{args:?}: {object:#}");
+    }
+    let elsewhere = ["explain", "gadget", copy_name, "--workspace=elsewhere"];
+    let (succeeds, _, stderr) = world.command(&elsewhere).await?;
+    ensure!(!succeeds && stderr.contains("is neither in"), "{stderr}");
+    Ok(())
+}
+
+async fn objects_that_are_not_synced_say_why(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    let copy_name = copy["metadata"]["name"].as_str().context("no name")?;
+    let mode = |mode: Value| json!({"spec": {"mode": mode}});
+    world
+        .change_published(&stage.published, mode(json!("Plan")))
+        .await?;
+    let edit = json!({"spec": {"size": 2}});
+    stage.team.patch(&stage.kind, "lamp", edit).await?;
+    let is_not_synced = async |name: &str, part: &str| {
+        eventually(SOON, part, async || {
+            let object = only(explain(world, &["gadget", name]).await?)?;
+            let why = object["notSynced"]["why"].as_str().unwrap_or_default();
+            ensure!(
+                object["inStep"] == false && why.contains(part),
+                "{object:#}"
+            );
+            Ok(())
+        })
+        .await;
+    };
+    is_not_synced("lamp", "is Plan").await;
+    let (_, text, _) = world.command(&["explain"]).await?;
+    let counts = "0 of 0 objects are out of sync\nnot synced: the mode of the PublishedResource ";
+    ensure!(text.starts_with(counts), "{text}");
+    world
+        .change_published(&stage.published, mode(Value::Null))
+        .await?;
+    stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    world.unbind(&stage.team).await?;
+    is_not_synced(copy_name, "no workspace that binds the API").await;
+    Ok(())
+}
+
+async fn published_resources_that_do_not_run_are_named(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    let name = &stage.published;
+    let wrong = json!({"naming": {"name": "{{ .Object.metadata.name | nothing }}"}});
+    let disabled = json!({"naming": null, "synchronization": {"enabled": false}});
+    for (patch, why, is_listed) in [
+        (json!({"spec": wrong}), "spec.naming.name", true),
+        (
+            json!({"spec": disabled}),
+            "synchronization is disabled",
+            true,
+        ),
+        (
+            json!({"metadata": {"labels": {"agent": "another"}}}),
+            "its labels do not match --published-resource-selector",
+            false,
+        ),
+    ] {
+        world.change_published(name, patch).await?;
+        eventually(SOON, why, async || {
+            let (succeeds, _, stderr) = world.command(&["explain", "gadget", "lamp"]).await?;
+            let told = format!("The PublishedResource {name} is not active: ");
+            ensure!(
+                !succeeds && stderr.contains(&told) && stderr.contains(why),
+                "{stderr}"
+            );
+            let (succeeds, text, _) = world.command(&["explain"]).await?;
+            let told = format!("PublishedResource {name}: not active: ");
+            ensure!(succeeds && text.contains(&told) == is_listed, "{text}");
+            Ok(())
+        })
+        .await;
+    }
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use super::stage::Stage;
 use super::world::{PUBLISHED, SERVICE_USER, Team, World};
 
 on_the_playground!(
+    a_change_that_is_refused_counts_as_one,
     a_thousand_objects_do_what_was_planned,
     generated_changes_do_what_was_planned,
     planning_writes_nothing,
@@ -230,22 +231,65 @@ fn up() -> Value {
 struct Crowd<'w> {
     stage: Stage<'w>,
     teams: Vec<Team>,
-    names: BTreeSet<(usize, String)>,
+    /// By team and name.
+    members: BTreeMap<(usize, String), Member>,
+    spec: Value,
 }
+
+/// What is known of an object.
+#[derive(Clone)]
+struct Member {
+    tier: u8,
+    /// The Secret that it names.
+    up: Option<String>,
+}
+
+impl Member {
+    /// An object that may name a Secret of its own, or one that several objects share.
+    fn new(name: &str, number: usize) -> Self {
+        let (tier, up) = match number % 3 {
+            0 => (0, Some(format!("up-{name}"))),
+            1 => (1, Some(format!("shared-{}", number % 5))),
+            _ => (2, None),
+        };
+        Self { tier, up }
+    }
+
+    /// The Secret that the agent syncs for it under these rules.
+    fn wanted(&self, spec: &Value) -> Option<&str> {
+        let filter = &spec["filter"]["resource"];
+        let tier = self.tier.to_string();
+        let expected = filter["matchLabels"]["tier"].as_str();
+        let allowed = filter["matchExpressions"][0]["values"].as_array();
+        let passes = expected.is_none_or(|expected| expected == tier)
+            && allowed.is_none_or(|allowed| allowed.contains(&json!(tier)));
+        self.up
+            .as_deref()
+            .filter(|_| passes && !spec["related"].is_null())
+    }
+}
+
+/// Rules, what happens to each object, and how many new ones there are.
+type Changes = (Value, Vec<Act>, usize);
 
 impl<'w> Crowd<'w> {
     /// As many objects with copies, evenly in as many workspaces.
     async fn new(world: &'w World, workspaces: usize, objects: usize) -> Result<Self> {
-        let stage = world.stage(json!({"related": up()})).await?;
+        let spec = json!({"related": up()});
+        let stage = world.stage(spec.clone()).await?;
         let mut teams = vec![stage.team.clone()];
         for number in 1..workspaces {
             teams.push(world.team(&format!("team{number}")).await?);
         }
-        let names: BTreeSet<_> = (0..objects)
-            .map(|number| (number % workspaces, format!("g-{number:04}")))
+        let members: BTreeMap<_, _> = (0..objects)
+            .map(|number| {
+                let name = format!("g-{number:04}");
+                let member = Member::new(&name, number / workspaces);
+                ((number % workspaces, name), member)
+            })
             .collect();
-        for (number, (team, name)) in names.iter().enumerate() {
-            make(&teams[*team], &stage.kind, name, number).await;
+        for ((team, name), member) in &members {
+            make(&teams[*team], &stage.kind, name, member).await;
         }
         eventually(SOON, "all have copies", async || {
             let copies = world.service.list(&stage.kind.everywhere()).await?;
@@ -257,19 +301,44 @@ impl<'w> Crowd<'w> {
         Ok(Self {
             stage,
             teams,
-            names,
+            members,
+            spec,
         })
+    }
+
+    /// Whether an object begins to share a Secret while the only one with it gives it up. The copy is either kept, or
+    /// deleted and made again, which depends on the order of passes.
+    fn depends_on_order(&self, (spec, acts, new): &Changes) -> bool {
+        let (mut given_up, mut begun) = (BTreeSet::new(), BTreeSet::new());
+        for (((team, _), member), act) in self.members.iter().zip(acts) {
+            let mut later = member.clone();
+            if let Act::Move(tier) = act {
+                later.tier = *tier;
+            }
+            let before = member.wanted(&self.spec);
+            let after = later.wanted(spec).filter(|_| !matches!(act, Act::Delete));
+            if before != after {
+                let of_team = |up: &str| (*team, up.to_owned());
+                given_up.extend(before.map(of_team));
+                begun.extend(after.map(of_team));
+            }
+        }
+        for number in 0..*new {
+            let member = Member::new("", number);
+            begun.extend(member.wanted(spec).map(|up| (0, up.to_owned())));
+        }
+        !given_up.is_disjoint(&begun)
     }
 
     /// Changes rules and objects without an agent. What then is planned happens, and nothing else; returns it.
     async fn case(
         &mut self,
         case: usize,
-        (spec, acts, new): (Value, Vec<Act>, usize),
+        (spec, acts, new): Changes,
     ) -> Result<BTreeMap<Wrote, usize>> {
         let (world, kind) = (self.stage.world, self.stage.kind.clone());
         self.stage.agent.kill().await?;
-        for ((team, name), act) in self.names.clone().iter().zip(&acts) {
+        for ((team, name), act) in self.members.clone().keys().zip(&acts) {
             let plane = &self.teams[*team];
             match act {
                 Act::Nothing => {}
@@ -279,19 +348,23 @@ impl<'w> Crowd<'w> {
                 }
                 Act::Delete => {
                     plane.delete(&kind, name).await?;
-                    self.names.remove(&(*team, name.clone()));
+                    self.members.remove(&(*team, name.clone()));
                 }
                 Act::Move(tier) => {
                     let edit = json!({"metadata": {"labels": {"tier": tier.to_string()}}});
                     plane.patch(&kind, name, edit).await?;
+                    let member = self.members.get_mut(&(*team, name.clone()));
+                    member.context("no such object")?.tier = *tier;
                 }
             }
         }
         for number in 0..new {
             let name = format!("new-{case}-{number}");
-            make(&self.teams[0], &kind, &name, number).await;
-            self.names.insert((0, name));
+            let member = Member::new(&name, number);
+            make(&self.teams[0], &kind, &name, &member).await;
+            self.members.insert((0, name), member);
         }
+        self.spec = spec.clone();
         let document = changed(&self.stage, &spec).await?;
         let (code, answer) = plan(world, std::slice::from_ref(&document)).await?;
         let planned = planned(&answer, &kind);
@@ -344,7 +417,7 @@ async fn nothing_to_plan(world: &World, what: &str) {
     .await;
 }
 
-fn generated(runner: &mut TestRunner, objects: usize) -> Result<(Value, Vec<Act>, usize)> {
+fn generated(runner: &mut TestRunner, objects: usize) -> Result<Changes> {
     let tree = changes(objects).new_tree(runner);
     Ok(tree.map_err(anyhow::Error::msg)?.current())
 }
@@ -354,8 +427,13 @@ async fn generated_changes_do_what_was_planned(world: &World) -> Result<()> {
     let mut runner = TestRunner::default();
     let (mut writes, mut kinds) = (0, BTreeSet::new());
     for case in 0..CASES {
-        let generated = generated(&mut runner, MADE)?;
-        let planned = crowd.case(case, generated).await?;
+        let changes = loop {
+            let changes = generated(&mut runner, MADE)?;
+            if !crowd.depends_on_order(&changes) {
+                break changes;
+            }
+        };
+        let planned = crowd.case(case, changes).await?;
         writes += planned.values().sum::<usize>();
         kinds.extend(planned.into_keys().map(|(verb, ..)| verb));
     }
@@ -391,15 +469,10 @@ fn difference<'a>(
         .collect()
 }
 
-/// An object that may name a Secret of its own, or one that several objects share.
-async fn make(team: &Team, kind: &Kind, name: &str, number: usize) {
-    let mut spec = json!({"size": number, "note": "n"});
-    let up = match number % 3 {
-        0 => Some(format!("up-{name}")),
-        1 => Some(format!("shared-{}", number % 5)),
-        _ => None,
-    };
-    if let Some(up) = up {
+/// Makes the object, and the Secret that it names.
+async fn make(team: &Team, kind: &Kind, name: &str, member: &Member) {
+    let mut spec = json!({"size": name.len(), "note": "n"});
+    if let Some(up) = &member.up {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": up},
             "stringData": {"k": "v"}});
         let secrets = "/api/v1/namespaces/default/secrets";
@@ -407,10 +480,10 @@ async fn make(team: &Team, kind: &Kind, name: &str, number: usize) {
         if !matches!(found, Ok(Some(_))) {
             team.make_at(secrets, &secret).await;
         }
-        spec["up"] = up.into();
+        spec["up"] = json!(up);
     }
     let mut object = kind.object(name, spec);
-    object["metadata"]["labels"] = json!({"tier": (number % 3).to_string()});
+    object["metadata"]["labels"] = json!({"tier": member.tier.to_string()});
     team.make_at(&kind.within("default"), &object).await;
 }
 
@@ -418,7 +491,8 @@ async fn the_objects_of_a_plan_are_made_and_changed_as_planned(world: &World) ->
     let only = |tier: &str| json!({"filter": {"resource": {"matchLabels": {"tier": tier}}}});
     let mut stage = world.stage(only("0")).await?;
     for number in 0..12 {
-        make(&stage.team, &stage.kind, &format!("g-{number}"), number).await;
+        let name = format!("g-{number}");
+        make(&stage.team, &stage.kind, &name, &Member::new(&name, number)).await;
     }
     for number in (0..12).step_by(3) {
         stage.copy(&format!("g-{number}")).await;
@@ -477,6 +551,24 @@ async fn planning_writes_nothing(world: &World) -> Result<()> {
         let reads = ["get", "list", "watch"].contains(&&*request.verb);
         ensure!(reads || request.query.contains("dryRun=All"), "{request:?}");
     }
+    Ok(())
+}
+
+async fn a_change_that_is_refused_counts_as_one(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    nothing_to_plan(world, "before").await;
+    let fails = json!({"mutation": {"spec": [{"cel":
+        {"path": "spec.size", "expression": "int(string(value) + 'x')"}}]}});
+    let document = changed(&stage, &fails).await?;
+    let (code, answer) = plan(world, std::slice::from_ref(&document)).await?;
+    ensure!(
+        code == 2 && answer["changes"] == false,
+        "{code}: {answer:#}"
+    );
+    let (_, text, _) = said(world, &[document], "human").await?;
+    let verdict = "1 objects: nothing would change, 1 refused\n";
+    ensure!(text.ends_with(verdict), "{text}");
     Ok(())
 }
 

@@ -5,6 +5,8 @@ use super::{ObjectOverview, Overview, grouped, plain, span};
 
 /// The heights of a bar of one character.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// The columns for the name of an object on a wide screen.
+const WIDEST_NAME: usize = 80;
 /// The lines for kinds, unless there is room for more.
 const KINDS: usize = 4;
 
@@ -118,7 +120,7 @@ fn one(object: &ObjectOverview, width: usize) -> String {
         let room = width.saturating_sub(since.len() + 2);
         return format!("{}  {since}", fit(&name, room));
     }
-    let room = width * 2 / 5;
+    let room = (width * 2 / 5).min(WIDEST_NAME);
     format!(
         "{:room$}  for {since}, {} attempts, {next}  {}",
         fit(&name, room),

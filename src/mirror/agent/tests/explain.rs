@@ -64,8 +64,9 @@ async fn an_object_is_in_sync_or_left_out_by_the_name_of_its_robot() {
         let explained = named(&explainer, "mission", name).await.unwrap();
         let left_out = explained.left_out_by.clone().unwrap_or_default();
         assert!(left_out.contains(why), "{left_out}");
+        assert!(!explained.is_in_step(), "{explained:#?}");
         assert!(
-            explained.is_in_step() && explained.due.is_empty(),
+            explained.is_settled() && explained.due.is_empty(),
             "{explained:#?}"
         );
         let of_other = SideState::OfOther(robot.map(str::to_owned));
@@ -268,5 +269,5 @@ async fn a_crd_that_is_not_synced_or_not_served_is_the_reason_of_its_objects() {
     let explained = explainer.explain(&selection).await.unwrap().remove(0);
     let left_out = explained.left_out_by.clone().unwrap_or_default();
     assert_eq!(left_out, "--namespaces does not contain depot");
-    assert!(explained.is_in_step(), "{explained:#?}");
+    assert!(explained.is_settled(), "{explained:#?}");
 }

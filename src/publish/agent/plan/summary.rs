@@ -255,7 +255,8 @@ mod tests {
             object: key("kcp", cluster, name),
             path: None,
             pauses: Vec::new(),
-            left_out_by: None,
+            filters: Vec::new(),
+            not_synced: None,
             state: None,
             has_state: false,
             drift: Vec::new(),
@@ -265,6 +266,7 @@ mod tests {
                     entry: None,
                     reason: Reason::new(code, "secret-value"),
                     copy: None,
+                    found_by: None,
                 })
                 .into_iter()
                 .collect(),
@@ -288,6 +290,7 @@ mod tests {
             resource: ResourceChange {
                 name: "things".to_owned(),
                 is_new: false,
+                is_of_files: true,
                 schema_before: None,
                 schema: Some("v1.things.example.com".to_owned()),
                 problems: many.clone(),

@@ -5,94 +5,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::super::explain::{Explainer, Leader, Selection};
+use super::super::explain::{Leader, Selection};
+use super::super::inactive::{Inactive, synchronizes};
 use super::super::publication::{Publication, SubjectId};
-use super::super::schemas::{Manifest, PUBLISHED_RESOURCES};
+use super::super::schemas::PUBLISHED_RESOURCES;
 use super::{Releasable, ReleaseError, Releaser};
 use crate::publish::pause::Pause;
-use crate::publish::projection;
 use crate::publish::release::LiveObject;
 use hawser_runtime::cluster::connection::Call;
 use hawser_runtime::cluster::wire::segment;
 use hawser_sync::{Seen, Store as _};
-use kube_lang::object::{Gvk, Object};
-
-/// A published resource that does not run, so that its objects are not known.
-pub(super) struct Inactive {
-    name: String,
-    /// Group and kind on the service cluster, and in workspaces; `None` if the manifest cannot be read.
-    kinds: Option<[(String, String); 2]>,
-    /// Whether it is for this agent.
-    is_selected: bool,
-    /// Whether an agent may sync its objects all the same.
-    may_sync: bool,
-    why: String,
-}
-
-impl Inactive {
-    /// `None` for one that runs.
-    pub(super) fn of(object: &Object, explainer: &Explainer, is_gone: bool) -> Option<Self> {
-        let agent = &explainer.agent;
-        let name = object.name();
-        let running = agent.dispatch.running();
-        if running.values().any(|one| one.plan.name == name) {
-            return None;
-        }
-        let spec = Manifest::read(object.as_value())
-            .ok()
-            .map(|manifest| manifest.spec);
-        let kinds = spec.map(|spec| {
-            let local = (spec.resource.api_group.clone(), spec.resource.kind.clone());
-            [local, projection::published_as(&spec)]
-        });
-        let is_selected = agent.options.selects(object);
-        let why = if !is_selected {
-            "its labels do not match --published-resource-selector".to_owned()
-        } else if object.in_deletion() {
-            "it is being deleted".to_owned()
-        } else {
-            match agent
-                .publishing
-                .change_of(name, None, 0)
-                .problems
-                .join("; ")
-            {
-                problems if problems.is_empty() => "its condition Ready has the reason".to_owned(),
-                problems => problems,
-            }
-        };
-        Some(Self {
-            name: name.to_owned(),
-            kinds,
-            is_selected,
-            may_sync: is_selected && !is_gone && !object.in_deletion() && synchronizes(object),
-            why,
-        })
-    }
-
-    /// Whether it may publish objects under this kind in workspaces.
-    pub(super) fn may_publish(&self, group: &str, kind: &str) -> bool {
-        self.kinds
-            .as_ref()
-            .is_none_or(|[_, remote]| *remote == (group.to_owned(), kind.to_owned()))
-    }
-
-    /// Whether it may copy objects to this kind of the service cluster.
-    fn may_copy_to(&self, local: &Gvk) -> bool {
-        let same = |(group, kind): &(String, String)| *group == local.group && *kind == local.kind;
-        self.kinds.as_ref().is_none_or(|[local, _]| same(local))
-    }
-
-    fn is_of_kind(&self, selection: &Selection) -> bool {
-        self.kinds.as_ref().is_none_or(|kinds| {
-            kinds.iter().any(|(group, kind)| {
-                // The plural is known only of kinds that are served.
-                let plural = format!("{kind}s");
-                selection.is_of_kind(&Gvk::new(group, "", kind), &plural)
-            })
-        })
-    }
-}
+use kube_lang::object::Object;
 
 impl Releaser {
     /// Fails if the selection may contain objects that are not known.
@@ -102,14 +25,18 @@ impl Releaser {
         published: Option<&str>,
         asked: &[&Arc<Publication>],
     ) -> Result<(), ReleaseError> {
+        let is_of_kind = |one: &Inactive| {
+            let kind = selection.kind.as_deref();
+            kind.is_none_or(|kind| one.is_of_kind(kind))
+        };
         let is_in_the_way = |one: &&Inactive| {
             let is_meant = match published {
                 Some(name) => one.name == name,
                 // Those of other agents are not meant if this one publishes the kind, or if no kind is named.
                 None if selection.kind.is_none() || !asked.is_empty() => {
-                    one.is_selected && one.is_of_kind(selection)
+                    one.is_selected && is_of_kind(one)
                 }
-                None => one.is_of_kind(selection),
+                None => is_of_kind(one),
             };
             is_meant || one.may_sync && asked.iter().any(|asked| one.may_copy_to(&asked.local_kind))
         };
@@ -219,15 +146,8 @@ impl Releaser {
             }
             None => None,
         };
-        Ok(compiled.left_out_by(object, namespace.as_deref()).is_none())
+        Ok(compiled.wants(object, namespace.as_deref()))
     }
-}
-
-pub(super) fn synchronizes(published: &Object) -> bool {
-    // What cannot be read may be synced by an agent that can read it.
-    Manifest::read(published.as_value()).map_or(true, |manifest| {
-        manifest.spec.synchronizes() && !manifest.spec.plans_only()
-    })
 }
 
 /// The published resource with synchronization enabled, so that its filters and objects are known.
