@@ -21,7 +21,7 @@ pub struct Explained {
     pub pauses: Vec<String>,
     /// The filters, each with whether it matches the object.
     pub filters: Vec<(&'static str, bool)>,
-    pub not_synced: Option<NotSynced>,
+    pub not_synced: Option<Exclusion>,
     /// The state Secret of the object.
     pub state: Option<Key>,
     /// Whether the state Secret exists.
@@ -38,7 +38,7 @@ pub struct Explained {
 
 /// Why the agent does not sync an object, whatever it contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotSynced {
+pub enum Exclusion {
     /// This field leaves the object out.
     Filter(&'static str),
     /// No workspace with the object takes part.
@@ -70,10 +70,10 @@ impl Explained {
     }
 
     /// Why the agent leaves the object as it is. It takes back what it made for an object that a filter leaves out now.
-    pub fn left_alone(&self) -> Option<&NotSynced> {
+    pub fn left_alone(&self) -> Option<&Exclusion> {
         self.not_synced.as_ref().filter(|why| match why {
-            NotSynced::Filter(_) => self.is_settled(),
-            NotSynced::Unbound | NotSynced::PlansOnly(_) => true,
+            Exclusion::Filter(_) => self.is_settled(),
+            Exclusion::Unbound | Exclusion::PlansOnly(_) => true,
         })
     }
 
@@ -93,7 +93,7 @@ impl Explained {
     }
 }
 
-impl NotSynced {
+impl Exclusion {
     /// The next step.
     pub fn advice(&self) -> String {
         match self {
@@ -111,7 +111,7 @@ impl NotSynced {
     }
 }
 
-impl fmt::Display for NotSynced {
+impl fmt::Display for Exclusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Filter(_) => f.write_str("a filter leaves the object out"),

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::approvals;
-use super::explained::{DueWrite, Explained, ExplainedLink, NotSynced};
+use super::explained::{DueWrite, Exclusion, Explained, ExplainedLink};
 use super::passes::{ObjectPass, Passes};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::Publishing;
@@ -178,7 +178,7 @@ impl Trials {
             .is_none()
         {
             let mut explained = self.without_trial(publication, id, None);
-            explained.not_synced = Some(NotSynced::Unbound);
+            explained.not_synced = Some(Exclusion::Unbound);
             return explained;
         }
         let unlisted = Vec::from_iter(publication.unlisted());
@@ -299,8 +299,8 @@ impl Trials {
         let plan = &publication.plan;
         let left_out_by = filters.iter().find(|(_, matches)| !matches);
         let not_synced = match left_out_by {
-            _ if plan.plans_only => Some(NotSynced::PlansOnly(plan.name.clone())),
-            Some((field, _)) => Some(NotSynced::Filter(field)),
+            _ if plan.plans_only => Some(Exclusion::PlansOnly(plan.name.clone())),
+            Some((field, _)) => Some(Exclusion::Filter(field)),
             None => None,
         };
         Explained {

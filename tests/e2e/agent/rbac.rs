@@ -36,7 +36,7 @@ async fn rbac(world: &World, args: &[&str]) -> Result<(i32, Value)> {
 }
 
 /// Publishes gadgets with Secrets either way, and gives the agent the roles for them; the file.
-async fn published(world: &World) -> Result<(Kind, String, Value)> {
+async fn published(world: &World, flags: &[&str]) -> Result<(Kind, String, Value)> {
     let crd = gadgets(&world.group);
     let kind = world.install(&crd).await?;
     let entry = |identifier: &str, origin: &str| {
@@ -44,7 +44,8 @@ async fn published(world: &World) -> Result<(Kind, String, Value)> {
         json!({"identifier": identifier, "origin": origin, "kind": "Secret",
             "cleanup": true, "object": {"reference": {"path": path}}})
     };
-    let more = json!({"related": [entry("down", "service"), entry("up", "kcp")]});
+    let drift = [json!({"path": "spec.size", "mode": "Report"})];
+    let more = json!({"related": [entry("down", "service"), entry("up", "kcp")], "drift": drift});
     let name = testbed::unique("pr");
     let document = world.published(&name, &kind, more);
     let file = |name: &str| world.directory.path().join(name).display().to_string();
@@ -53,7 +54,8 @@ async fn published(world: &World) -> Result<(Kind, String, Value)> {
     fs::write(&definition, crd.to_string())?;
     // Nothing is asked of the servers: the agent has no right at all yet.
     let files = ["-f", &published, "-f", &definition];
-    let (code, list) = rbac(world, &[&files[..], &["--side", "service"]].concat()).await?;
+    let args = [&files[..], &["--side", "service"], flags].concat();
+    let (code, list) = rbac(world, &args).await?;
     ensure!(code == 0 && list["kind"] == "List", "{list:#}");
     for role in list["items"].as_array().context("no roles")? {
         let namespace = role["metadata"]["namespace"].as_str();
@@ -65,7 +67,7 @@ async fn published(world: &World) -> Result<(Kind, String, Value)> {
 }
 
 async fn lives(world: &World) -> Result<()> {
-    let (kind, published, _) = published(world).await?;
+    let (kind, published, _) = published(world, &[]).await?;
     let _agent = world.start_agent_that_elects()?;
     world.await_published(&published).await;
     world.await_claimed(&json!({"related": [{}]})).await;
@@ -129,7 +131,7 @@ async fn lives(world: &World) -> Result<()> {
 }
 
 async fn misses(world: &World) -> Result<()> {
-    published(world).await?;
+    published(world, &["--with-shards"]).await?;
     let user = world.user();
     let mut tried = 0;
     for (prefix, path) in roles(world, &user).await? {
@@ -152,7 +154,7 @@ async fn misses(world: &World) -> Result<()> {
                 world.service.merge(&path, json!({"rules": less})).await?;
                 let what = format!("{verb} {resource} of a {prefix}Role is missed");
                 eventually(SOON, &what, async || {
-                    let (code, answer) = rbac(world, &["--check"]).await?;
+                    let (code, answer) = rbac(world, &["--check", "--with-shards"]).await?;
                     let missing = answer["missing"].as_array().context("no answer")?;
                     ensure!(code == 1 && missing.len() == 1, "{code}: {answer:#}");
                     let right = missing[0]["right"].as_str().unwrap_or_default();
