@@ -11,22 +11,26 @@ use serde_json::{Map, Value};
 
 use crate::rehearsal::Rehearsal;
 use hawser_runtime::cluster::cache::Cache;
-use hawser_runtime::cluster::wire::{Router, dry_run};
+use hawser_runtime::cluster::wire::{Router, dry_run, withheld};
 use hawser_runtime::controller::{
-    BrakeRegistry, Evaluation, PassDialect, PassReading, Reading, Withheld,
+    self, BrakeRegistry, Evaluation, PassDialect, PassReading, Reading, Withheld,
 };
-use hawser_sync::{Answer, Cluster, Dialect, Failure, Key, Report, Request, Seen, Store as _, run};
+use hawser_sync::{
+    Answer, Cluster, Dialect, Failure, Key, Outcome, Report, Request, Seen, Step, Store as _,
+    Subject, View, run,
+};
 use kube_lang::object::{Gvk, Object, merge_patch};
 
-/// The value in place of a Secret's data.
-pub const REDACTED: &str = "(hidden)";
+pub mod secrets;
+
+use secrets::SecretLinks;
 
 /// A write that is due.
 #[derive(Debug)]
 pub struct DueWrite {
     pub verb: &'static str,
     pub object: Key,
-    /// The change, without the data of Secrets; `None` for deletions.
+    /// The change, without the contents of Secrets; `None` for deletions.
     pub change: Option<Value>,
     /// The answer of the server to the dry run, if it refuses, or why it would not be sent.
     pub refusal: Option<String>,
@@ -84,15 +88,28 @@ impl TrialLimits {
                 break reading;
             }
         };
-        let front = tried.front;
+        let secrets = Mutex::default();
+        let front = NotedFront {
+            front: tried.front,
+            secrets: &secrets,
+        };
         let client = DryRunClient {
             tried,
             reading: &reading,
             evaluation: &self.evaluation,
             overlay: Rehearsal::default(),
+            secrets: &secrets,
             state: Mutex::default(),
         };
-        let report = run(front, None, reading.store(), &client).await;
+        let mut report = run(&front, None, reading.store(), &client).await;
+        let secrets = secrets.lock();
+        for outcome in &mut report.outcomes {
+            if let Some(source) = secrets.source(&outcome.link) {
+                let keys = [Some(source), outcome.copy.as_ref()];
+                let keys = keys.into_iter().flatten().cloned();
+                controller::clean(cache, keys, &mut outcome.reason);
+            }
+        }
         (report, client.state.into_inner().due)
     }
 }
@@ -112,6 +129,24 @@ pub fn is_of_kind(selected: &str, kind: &Gvk, plural: &str) -> bool {
             .any(|one| name.eq_ignore_ascii_case(one))
 }
 
+/// The front of a pass whose links are noted.
+struct NotedFront<'a, F> {
+    front: &'a F,
+    secrets: &'a Mutex<SecretLinks>,
+}
+
+impl<F: Dialect> Dialect for NotedFront<'_, F> {
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
+        let subject = self.front.subject(view)?;
+        self.secrets.lock().note(&subject);
+        Ok(subject)
+    }
+
+    fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
+        self.front.report(subject, outcomes, view)
+    }
+}
+
 /// The client of a pass that sends writes as dry runs only.
 struct DryRunClient<'a, P, F> {
     tried: Tried<'a, P, F>,
@@ -119,6 +154,7 @@ struct DryRunClient<'a, P, F> {
     evaluation: &'a Evaluation,
     /// The objects that were written, as the servers would store them.
     overlay: Rehearsal,
+    secrets: &'a Mutex<SecretLinks>,
     state: Mutex<DryRunState>,
 }
 
@@ -207,6 +243,12 @@ impl<P: PassDialect, F: Dialect> Cluster for DryRunClient<'_, P, F> {
             Ok(()) => self.try_write(request, key).await,
             Err(failure) => Answer::Failed(failure),
         };
+        let answer = match answer {
+            Answer::Failed(failure) if self.secrets.lock().has(&key.kind) => {
+                Answer::Failed(withheld(self.tried.cache, failure, request))
+            }
+            answer => answer,
+        };
         let refusal = match &answer {
             Answer::Failed(_) if held => {
                 Some("the agent would hold this deletion until it is approved".to_owned())
@@ -221,7 +263,7 @@ impl<P: PassDialect, F: Dialect> Cluster for DryRunClient<'_, P, F> {
         let due = DueWrite {
             verb: request.verb(),
             object: key.clone(),
-            change: change(request, live.as_deref()),
+            change: change(request, live.as_deref(), &self.secrets.lock()),
             refusal,
             held,
         };
@@ -234,8 +276,8 @@ impl<P: PassDialect, F: Dialect> Cluster for DryRunClient<'_, P, F> {
     }
 }
 
-/// The change that a write makes, without the data of Secrets.
-fn change(request: &Request, live: Option<&Object>) -> Option<Value> {
+/// The change that a write makes, without the contents of Secrets.
+fn change(request: &Request, live: Option<&Object>, secrets: &SecretLinks) -> Option<Value> {
     let mut change = match request {
         Request::Create { object, .. } => object.as_value().clone(),
         Request::Patch { patch, .. } => patch.clone(),
@@ -259,12 +301,9 @@ fn change(request: &Request, live: Option<&Object>) -> Option<Value> {
             change.remove("metadata");
         }
     }
-    let is_secret = request
-        .key()
-        .is_some_and(|key| key.kind.group.is_empty() && key.kind.kind == "Secret");
-    for field in ["data", "stringData"] {
-        if let Some(Value::Object(data)) = change.get_mut(field).filter(|_| is_secret) {
-            data.values_mut().for_each(|value| *value = REDACTED.into());
+    if let (Some(key), Some(change)) = (request.key(), change.as_object_mut()) {
+        for (field, value) in change {
+            secrets.redact(&key.kind, field, value);
         }
     }
     Some(change)

@@ -15,6 +15,7 @@ use super::plan::{PlanFailed, changed, of_resource};
 use crate::publish::advice::advice;
 use crate::publish::agent::adopt::{Collision, CollisionFate, Difference};
 use crate::publish::agent::explain::{Explainer, Selection};
+use hawser_runtime::overview::plain;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 /// The exit code if objects are in the places of copies.
@@ -152,7 +153,7 @@ fn human(text: &mut String, collisions: &[Collision<'_>], objects: usize) {
             CollisionFate::WaitedFor => format!("is waited for: {}: {reason}", reason.code),
             CollisionFate::Refused => format!("is refused: {}: {reason}", reason.code),
         };
-        let _ = writeln!(text, "  adoption    {fate}");
+        let _ = writeln!(text, "  adoption    {}", plain(&fate));
         match differences.as_deref() {
             None => {}
             Some([]) => text.push_str("  equal\n"),
@@ -169,7 +170,11 @@ fn human(text: &mut String, collisions: &[Collision<'_>], objects: usize) {
                         None => "(none)".to_owned(),
                     };
                     let (existing, desired) = (shown(existing), shown(desired));
-                    let _ = writeln!(text, "    {path}: {existing} -> {desired}");
+                    let _ = writeln!(
+                        text,
+                        "    {}",
+                        plain(&format!("{path}: {existing} -> {desired}"))
+                    );
                 }
             }
         }

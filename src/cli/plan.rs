@@ -16,6 +16,7 @@ use super::output::{Output, yaml};
 use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer, Selection};
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
+use hawser_runtime::overview::plain;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::reason::Class;
 
@@ -168,7 +169,7 @@ fn human(plan: &ChangePlan) -> String {
     };
     for ((cluster, path), tally) in &workspaces {
         match path {
-            Some(path) => row(tally, &format!("{path} ({cluster})")),
+            Some(path) => row(tally, &plain(&format!("{path} ({cluster})"))),
             None => row(tally, cluster),
         }
     }
@@ -228,10 +229,10 @@ pub(super) fn of_resource(text: &mut String, resource: &ResourceChange) {
         _ => {}
     }
     for problem in &resource.problems {
-        let _ = writeln!(text, "  error: {problem}");
+        let _ = writeln!(text, "  error: {}", plain(problem));
     }
     for warning in &resource.warnings {
-        let _ = writeln!(text, "  warning: {warning}");
+        let _ = writeln!(text, "  warning: {}", plain(warning));
     }
     if resource.is_incomplete() {
         let count = match resource.unplanned {
@@ -246,7 +247,8 @@ pub(super) fn of_resource(text: &mut String, resource: &ResourceChange) {
         };
         let _ = writeln!(
             text,
-            "  the plan leaves out {count} of its objects, because {why}"
+            "  the plan leaves out {count} of its objects, because {}",
+            plain(&why)
         );
     }
 }
@@ -269,7 +271,7 @@ fn of_export(text: &mut String, export: &ExportChange) {
         &export.added_claims,
     );
     for problem in &export.problems {
-        let _ = writeln!(text, "APIExport {}: {problem}", export.name);
+        let _ = writeln!(text, "APIExport {}: {}", export.name, plain(problem));
     }
 }
 
@@ -284,7 +286,8 @@ fn of_object(text: &mut String, explained: &Explained) {
     }
     let _ = writeln!(text, "{}", title(explained));
     for link in refused {
-        let _ = writeln!(text, "  ! {}: {}", link.reason.code, link.reason);
+        let reason = plain(&link.reason.to_string());
+        let _ = writeln!(text, "  ! {}: {reason}", link.reason.code);
     }
     for write in &explained.due {
         let sign = match (write.verb, &write.refusal) {
@@ -296,11 +299,11 @@ fn of_object(text: &mut String, explained: &Explained) {
         let _ = writeln!(text, "  {sign} {} {}", write.verb, write.object);
         if let Some(refusal) = &write.refusal {
             let fate = if write.held { "held" } else { "refused" };
-            let _ = writeln!(text, "      {fate}: {refusal}");
+            let _ = writeln!(text, "      {fate}: {}", plain(refusal));
         }
         if let Some(change) = shown(write) {
             for line in yaml(change).lines() {
-                let _ = writeln!(text, "      {line}");
+                let _ = writeln!(text, "      {}", plain(line));
             }
         }
     }
@@ -359,4 +362,72 @@ fn numbers(tally: &WriteCounts) -> Value {
         "held": tally.held,
         "refused": tally.refused,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hawser_sync::{Code, Reason, Scope, Side};
+    use kube_lang::object::Gvk;
+
+    use super::*;
+    use crate::publish::agent::explain::ExplainedLink;
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_is_printed() {
+        let hostile = || "\u{1b}[2J\r".to_owned();
+        let kind = Arc::new(Gvk::new("example.com", "v1", "Thing"));
+        let object = Scope::new(&Side::new("kcp"), &kind, "c").key(None, "thing");
+        let due = DueWrite {
+            verb: "patch",
+            object: object.clone(),
+            change: Some(json!({"spec": {"text": hostile()}})),
+            refusal: Some(hostile()),
+            held: false,
+        };
+        let link = ExplainedLink {
+            entry: None,
+            reason: Reason::new(Code::Invalid, hostile()),
+            copy: None,
+            found_by: None,
+        };
+        let explained = Explained {
+            published_resource: "things".to_owned(),
+            object,
+            path: Some(hostile()),
+            pauses: Vec::new(),
+            filters: Vec::new(),
+            not_synced: None,
+            state: None,
+            has_state: false,
+            drift: Vec::new(),
+            adopts: false,
+            links: vec![link],
+            due: vec![due],
+        };
+        let resource = ResourceChange {
+            name: "things".to_owned(),
+            is_of_files: true,
+            is_new: true,
+            schema_before: None,
+            schema: None,
+            problems: vec![hostile()],
+            warnings: vec![hostile()],
+            unlisted: [hostile()].into(),
+            unplanned: 1,
+        };
+        let export = ExportChange {
+            problems: vec![hostile()],
+            ..ExportChange::default()
+        };
+        let plan = ChangePlan {
+            resources: vec![resource],
+            export,
+            objects: vec![explained],
+        };
+        let text = human(&plan);
+        assert!(text.contains("[2J"), "{text:?}");
+        assert!(!text.contains(['\u{1b}', '\r']), "{text:?}");
+    }
 }

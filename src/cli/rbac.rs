@@ -22,17 +22,23 @@ use crate::publish::agent::startup::{StartError, locate};
 use crate::publish::rights::{self, AgentNeeds, PublishedKindNeeds, Right, RightsSide};
 use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::discovery::Discovery;
+use hawser_runtime::errors::chain;
+use hawser_runtime::overview::plain;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 
+/// The exit code if a right is missing.
+const LACKS: u8 = 2;
 /// The time limit for reading slice and export from kcp. Without the right to read them, kcp never shows them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Print the minimal roles of an agent on both sides, or check its rights.
 ///
 /// The roles are for the PublishedResources of the files, or for those of the service cluster. With --check, asks both
-/// servers which of these rights the credentials lack, prints what does not work without them, and exits with 1 if one
-/// is missing.
+/// servers which of these rights the credentials lack, and prints what does not work without them.
+///
+/// Exits with 0 if no right is missing, with 2 if one is, and with 1 after errors. If the rights for one
+/// PublishedResource cannot be known, the output has those for the others.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(after_help = "Examples:
@@ -177,24 +183,37 @@ async fn act(args: RbacArgs) -> Result<(String, ExitCode), RbacFailed> {
         elects_leader: !args.without_leader_election,
         has_shards: args.with_shards,
     };
-    let published = published(&args, servers.as_ref()).await?;
+    let PublishedKinds {
+        published,
+        problems,
+    } = published(&args, servers.as_ref()).await?;
+    for problem in &problems {
+        // Where there is no stderr nobody can be told.
+        let _ = writeln!(io::stderr(), "hawser: {problem}");
+    }
+    let whole = if problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    };
     let needed = rights::needed(&agent, &published);
     let needed: Vec<Right> = needed
         .into_iter()
         .filter(|right| args.side.is_none_or(|side| side.grantor() == right.grantor))
         .collect();
     match reviewers.filter(|_| args.check) {
-        None => Ok((manifests(&args, &needed), ExitCode::SUCCESS)),
+        None => Ok((manifests(&args, &needed), whole)),
         Some(reviewers) => {
             let lacking = reviewers.lacking(&needed).await?;
-            let code = if lacking.is_empty() {
-                ExitCode::SUCCESS
+            let code = if lacking.is_empty() || !problems.is_empty() {
+                whole
             } else {
-                ExitCode::FAILURE
+                ExitCode::from(LACKS)
             };
+            let missing = || lacking.iter().map(as_json).collect::<Vec<_>>();
             let text = args.output.show(
                 || in_words(&lacking, needed.len()),
-                || json!({"missing": lacking.iter().map(as_json).collect::<Vec<_>>()}),
+                || json!({"missing": missing(), "problems": problems}),
             );
             Ok((text, code))
         }
@@ -241,35 +260,59 @@ async fn provider(servers: &Servers) -> Result<(Reviewers, Option<String>), Rbac
     Ok((reviewers, None))
 }
 
+/// What is published, as far as it is known.
+#[derive(Default)]
+struct PublishedKinds {
+    published: Vec<PublishedKindNeeds>,
+    /// Why the rights for others are not known.
+    problems: Vec<String>,
+}
+
+impl PublishedKinds {
+    fn add(&mut self, kind: Result<PublishedKindNeeds, ReviewError>) {
+        match kind {
+            Ok(kind) => self.published.push(kind),
+            Err(problem) => self.problems.push(plain(&chain(&problem))),
+        }
+    }
+}
+
 async fn published(
     args: &RbacArgs,
     servers: Option<&Servers>,
-) -> Result<Vec<PublishedKindNeeds>, RbacFailed> {
+) -> Result<PublishedKinds, RbacFailed> {
     let discovery = servers.map(|servers| Discovery::new(servers.planes.service.clone()));
-    if let (true, Some(servers)) = (args.files.is_empty(), servers) {
+    let mut kinds = PublishedKinds::default();
+    if let (true, Some(servers), Some(discovery)) = (args.files.is_empty(), servers, &discovery) {
         let selector = &servers.options.selector;
-        let specs = review::published(&servers.planes.service, selector).await?;
-        let mut kinds = Vec::new();
-        for spec in specs {
-            let discovery = Discovery::new(servers.planes.service.clone());
-            kinds.push(review::served(&discovery, spec).await?);
+        for spec in review::published(&servers.planes.service, selector).await? {
+            match spec {
+                // Nothing is needed for it, and its kind may be gone.
+                Ok(spec) if !spec.synchronizes() => {}
+                Ok(spec) => kinds.add(review::served(discovery, spec).await),
+                Err(problem) => kinds.add(Err(problem)),
+            }
         }
         return Ok(kinds);
     }
     let documents = check::read_all(&args.files)?;
-    let mut kinds = Vec::new();
-    for document in documents
+    let published = documents
         .iter()
-        .filter(|one| check::is_published_resource(one))
-    {
+        .filter(|one| check::is_published_resource(one));
+    let mut is_empty = true;
+    for document in published {
+        is_empty = false;
         let spec = spec_of(document, &documents)?;
-        kinds.push(match (plural(&spec, &documents), &discovery) {
-            (Some(plural), _) => PublishedKindNeeds { spec, plural },
-            (None, Some(discovery)) => review::served(discovery, spec).await?,
-            (None, None) => assumed(spec),
+        if !spec.synchronizes() {
+            continue;
+        }
+        kinds.add(match (plural(&spec, &documents), &discovery) {
+            (Some(plural), _) => Ok(PublishedKindNeeds { spec, plural }),
+            (None, Some(discovery)) => review::served(discovery, spec).await,
+            (None, None) => Ok(assumed(spec)),
         });
     }
-    if kinds.is_empty() {
+    if is_empty {
         return Err(RbacFailed::Nothing);
     }
     Ok(kinds)

@@ -14,6 +14,7 @@ use super::plan::{PlanFailed, changed};
 use crate::publish::agent::explain::Selection;
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::release::{Releasable, Release, ReleaseError, Releaser};
+use hawser_runtime::overview::plain;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 /// Stop syncing objects, and leave their copies where they are.
@@ -149,14 +150,14 @@ fn human(released: &Released, is_dry_run: bool) -> String {
         for write in &release.writes {
             let _ = writeln!(text, "  {} {}", write.verb(), write.key);
             for line in write.patch.as_ref().map(yaml).unwrap_or_default().lines() {
-                let _ = writeln!(text, "      {line}");
+                let _ = writeln!(text, "      {}", plain(line));
             }
         }
         for (kept, why) in &release.kept {
-            let _ = writeln!(text, "  {kept} keeps its finalizer: {why}");
+            let _ = writeln!(text, "  {kept} keeps its finalizer: {}", plain(why));
         }
         if let Some(problem) = &release.problem {
-            let _ = writeln!(text, "  not released: {problem}");
+            let _ = writeln!(text, "  not released: {}", plain(problem));
         }
     }
     let all = released.len();

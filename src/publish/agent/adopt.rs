@@ -10,10 +10,10 @@ use super::explain::Explainer;
 use super::explained::{DueWrite, Explained};
 use super::plan::ChangePlan;
 use super::publication::Publication;
-use crate::explain::REDACTED;
+use crate::explain::secrets::SecretLinks;
 use crate::publish::marks;
 use crate::publish::memory;
-use crate::publish::rules::{ObjectRules, PRIMARY, SECRET};
+use crate::publish::rules::{ObjectRules, PRIMARY};
 use hawser_runtime::cluster::wire::dry_run;
 use hawser_sync::reason::Class;
 use hawser_sync::{Answer, Code, Key, LinkId, Owner, Reason, Request, Rules as _};
@@ -48,7 +48,7 @@ pub enum CollisionFate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     pub path: String,
-    /// The value of the existing object, without the data of Secrets.
+    /// The value of the existing object, without the contents of Secrets.
     pub existing: Option<Value>,
     /// The value that the agent would copy.
     pub desired: Option<Value>,
@@ -188,17 +188,12 @@ fn differences(
     let [existing, desired] = [existing, &desired].map(|one| content(one, subresources));
     let mut found = Vec::new();
     compare("", &existing, &desired, &mut found);
-    if publication.local_kind == *SECRET {
-        for Difference {
-            path,
-            existing,
-            desired,
-        } in &mut found
-        {
-            if matches!(path.split(['.', '[']).next(), Some("data" | "stringData")) {
-                let values = [existing, desired].into_iter().flatten();
-                values.for_each(|value| *value = REDACTED.into());
-            }
+    let kinds = [&publication.remote_kind, &publication.local_kind];
+    let secrets = SecretLinks::between(kinds);
+    for one in &mut found {
+        let root = one.path.split(['.', '[']).next().unwrap_or_default();
+        for value in [&mut one.existing, &mut one.desired].into_iter().flatten() {
+            secrets.redact(&publication.local_kind, root, value);
         }
     }
     Some(found)

@@ -94,11 +94,11 @@ impl Reviewers {
     }
 }
 
-/// The selected published resources that the service cluster has.
+/// The selected published resources of the service cluster, and why others cannot be read.
 pub async fn published(
     service: &Connection,
     selector: &Selector,
-) -> Result<Vec<PublishedResourceSpec>, ReviewError> {
+) -> Result<Vec<Result<PublishedResourceSpec, ReviewError>>, ReviewError> {
     let list = service.ask(Call::get(PUBLISHED_RESOURCES)).await;
     let mut list = list.map_err(|source| ReviewError::List(Box::new(source)))?;
     let items = match list["items"].take() {
@@ -112,11 +112,17 @@ pub async fn published(
             name: name.to_owned(),
             problem,
         };
-        let manifest = Manifest::read(&item).map_err(unreadable)?;
-        let object = Object::new(item.clone()).map_err(|error| unreadable(error.to_string()))?;
+        let object = match Object::new(item.clone()) {
+            Ok(object) => object,
+            Err(error) => {
+                specs.push(Err(unreadable(error.to_string())));
+                continue;
+            }
+        };
         let labels: Vec<_> = object.labels().collect();
         if selector.matches(labels.iter().copied()) {
-            specs.push(PublishedResourceSpec::clone(&manifest.spec));
+            let manifest = Manifest::read(&item).map_err(unreadable);
+            specs.push(manifest.map(|manifest| PublishedResourceSpec::clone(&manifest.spec)));
         }
     }
     Ok(specs)

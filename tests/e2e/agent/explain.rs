@@ -393,10 +393,27 @@ async fn objects_out_of_step_are_listed_by_reason(world: &World) -> Result<()> {
 }
 
 async fn nothing_is_written_and_no_data_of_secrets_is_shown(world: &World) -> Result<()> {
-    let stage = world.stage(json!({})).await?;
-    stage.made("lamp", json!({"size": 1})).await;
+    // A Secret that becomes an object of another kind.
+    let down = json!({"identifier": "down", "origin": "service", "resource": "secrets",
+        "version": "v1", "projection": {"resource": "configmaps"},
+        "object": {"reference": {"path": "spec.down"}}});
+    let stage = world.related(json!({"related": [down]})).await?;
+    let (_, copy) = stage
+        .made("lamp", json!({"size": 1, "down": "creds"}))
+        .await;
     stage.marker("after").await;
     stage.agent.kill().await?;
+    let home = copy["metadata"]["namespace"].as_str().context("no home")?;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "creds"},
+        "data": {"k": "aHVudGVyMg=="}});
+    let at = format!("/api/v1/namespaces/{home}/secrets");
+    world.service.create(&at, &secret).await?;
+    let object = only(explain(world, &["gadget", "lamp"]).await?)?;
+    let due = object["due"].as_array().context("nothing is due")?;
+    let shown = due.iter().find(|one| one["change"]["kind"] == "ConfigMap");
+    let shown = shown.context("no ConfigMap is due")?;
+    ensure!(shown["change"]["data"]["k"] == "(hidden)", "{object:#}");
+    ensure!(!object.to_string().contains("aHVudGVyMg"), "{object:#}");
     let edit = json!({"spec": {"size": 2}});
     stage.team.patch(&stage.kind, "lamp", edit).await?;
     let mark = world.requests().mark();

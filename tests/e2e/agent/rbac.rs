@@ -112,6 +112,7 @@ async fn lives(world: &World) -> Result<()> {
         .await;
     let (code, answer) = rbac(world, &["--check"]).await?;
     ensure!(code == 0 && answer["missing"] == json!([]), "{answer:#}");
+    what_is_not_served_hides_nothing_else(world, &kind).await?;
     team.delete(&kind, "lamp").await?;
     world.await_no_copy(&kind, team.of("lamp")).await;
     team.await_gone(&kind, "lamp").await;
@@ -127,6 +128,28 @@ async fn lives(world: &World) -> Result<()> {
         .await?;
     let conditions = found["status"]["conditions"].to_string();
     ensure!(!conditions.contains("MissingRights"), "{conditions}");
+    Ok(())
+}
+
+/// A kind that is not served is named, the rights for the others are checked, and a disabled one needs none.
+async fn what_is_not_served_hides_nothing_else(world: &World, kind: &Kind) -> Result<()> {
+    let name = testbed::unique("pr");
+    let off = json!({"synchronization": {"enabled": false}});
+    let mut document = world.published(&name, kind, off);
+    document["spec"]["resource"]["kind"] = "Nothing".into();
+    world.create_published(&name, document).await?;
+    let (code, answer) = rbac(world, &["--check"]).await?;
+    ensure!(code == 0 && answer["problems"] == json!([]), "{answer:#}");
+    let on = json!({"spec": {"synchronization": {"enabled": true}}});
+    let at = format!("{PUBLISHED}/{name}");
+    world.service.merge(&at, on).await?;
+    let (code, answer) = rbac(world, &["--check"]).await?;
+    let problem = answer["problems"][0].as_str().unwrap_or_default();
+    ensure!(
+        code == 1 && problem.contains("Nothing") && answer["missing"] == json!([]),
+        "{answer:#}"
+    );
+    world.service.delete(&at).await?;
     Ok(())
 }
 
@@ -156,7 +179,7 @@ async fn misses(world: &World) -> Result<()> {
                 eventually(SOON, &what, async || {
                     let (code, answer) = rbac(world, &["--check", "--with-shards"]).await?;
                     let missing = answer["missing"].as_array().context("no answer")?;
-                    ensure!(code == 1 && missing.len() == 1, "{code}: {answer:#}");
+                    ensure!(code == 2 && missing.len() == 1, "{code}: {answer:#}");
                     let right = missing[0]["right"].as_str().unwrap_or_default();
                     let begin = format!("{verb} {resource}");
                     ensure!(right.starts_with(&begin), "{answer:#}");

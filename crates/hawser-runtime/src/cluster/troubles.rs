@@ -248,6 +248,33 @@ pub fn clean_failure(
     }
 }
 
+/// The failure of a write with secret contents. The paths of fields stay, and what an authorizer says, which knows no
+/// contents.
+pub(super) fn withhold(failure: Failure) -> Failure {
+    const WITHHELD: &str = "the server's words may quote a Secret, and are not shown";
+    match failure {
+        Failure::Invalid(_) => {
+            let detail = failure.to_string();
+            let fields = complaint::read(&detail);
+            let fields = fields.map(|fields| fields.without_values(|_| String::new()));
+            let fields = fields.as_deref();
+            let said = fields.and_then(|fields| fields.strip_prefix(complaint::REFUSED_PREFIX));
+            Failure::Invalid(said.unwrap_or(WITHHELD).to_owned())
+        }
+        Failure::Forbidden(said) if !is_of_authorizer(&said) => Failure::Forbidden(WITHHELD.into()),
+        Failure::Unavailable(said) if said.contains("denied the request") => {
+            Failure::Unavailable(WITHHELD.into())
+        }
+        failure => failure,
+    }
+}
+
+/// Whether a refusal has the form `secrets "name" is forbidden: User "name" cannot …`.
+fn is_of_authorizer(said: &str) -> bool {
+    said.split_once(" is forbidden: ")
+        .is_some_and(|(object, why)| object.split(' ').count() <= 2 && why.starts_with("User \""))
+}
+
 /// The longest prefix of a text that has at most this many bytes.
 fn start(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]

@@ -133,34 +133,11 @@ impl GuardedClient {
         let changes = self.cache.learn(request, &answer);
         let answer = match answer {
             Answer::Failed(failure) if self.hides_contents => {
-                Answer::Failed(self.clean(failure, request))
+                Answer::Failed(clean(&self.cache, failure, request))
             }
             answer => answer,
         };
         Ok((self.cache.kept(answer, request), changes))
-    }
-
-    /// The failure of a request without contents of objects.
-    fn clean(&self, failure: Failure, request: &Request) -> Failure {
-        let key = request.key();
-        let live = key.and_then(|key| match self.cache.get(key) {
-            Seen::Present(live) => Some(live),
-            Seen::Absent | Seen::Unknown => None,
-        });
-        let sent = match request {
-            Request::Create { object, .. }
-            | Request::Replace { object, .. }
-            | Request::ReplaceStatus { object, .. } => Some(object.clone()),
-            Request::Patch { key, patch } => {
-                let mut patch = patch.clone();
-                if let Some(fields) = patch.as_object_mut() {
-                    fields.insert("kind".to_owned(), (*key.kind.kind).into());
-                }
-                Object::new(patch).ok()
-            }
-            Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => None,
-        };
-        troubles::clean_failure(failure, key, live.into_iter().chain(sent.map(Arc::new)))
     }
 
     /// The places that a write sets, unless it has to wait because another writer undoes it each time.
@@ -177,6 +154,34 @@ impl GuardedClient {
         self.contests.lock().judge(tenant, &imposed, now)?;
         Ok(imposed)
     }
+}
+
+/// The failure of a request without contents of objects.
+fn clean(cache: &Cache, failure: Failure, request: &Request) -> Failure {
+    let key = request.key();
+    let live = key.and_then(|key| match cache.get(key) {
+        Seen::Present(live) => Some(live),
+        Seen::Absent | Seen::Unknown => None,
+    });
+    let sent = match request {
+        Request::Create { object, .. }
+        | Request::Replace { object, .. }
+        | Request::ReplaceStatus { object, .. } => Some(object.clone()),
+        Request::Patch { key, patch } => {
+            let mut patch = patch.clone();
+            if let Some(fields) = patch.as_object_mut() {
+                fields.insert("kind".to_owned(), (*key.kind.kind).into());
+            }
+            Object::new(patch).ok()
+        }
+        Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => None,
+    };
+    troubles::clean_failure(failure, key, live.into_iter().chain(sent.map(Arc::new)))
+}
+
+/// The failure of a write with secret contents, without words that may quote them.
+pub fn withheld(cache: &Cache, failure: Failure, request: &Request) -> Failure {
+    troubles::withhold(clean(cache, failure, request))
 }
 
 /// Sends a write as a dry run on behalf of a tenant, and returns the server's answer. Reads are sent unchanged.
@@ -284,7 +289,7 @@ impl GuardedClient {
             Err(error) => failed_call(&error),
         };
         if let Answer::Failed(failure) = answer {
-            let cleaned = Answer::Failed(self.clean(failure, &request));
+            let cleaned = Answer::Failed(clean(&self.cache, failure, &request));
             return Ok((cleaned, Vec::new()));
         }
         let Some(imposed) = imposed else {

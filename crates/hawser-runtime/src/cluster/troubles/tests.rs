@@ -294,3 +294,35 @@ fn failures_of_requests_are_told_without_what_was_sent() {
     let held = Failure::Held("hunter2".into());
     check(held.clone(), held);
 }
+
+#[test]
+fn of_a_write_with_secret_contents_only_fields_and_missing_rights_are_told() {
+    let invalid = |said: &str| Failure::Invalid(said.to_owned());
+    let forbidden = |said: &str| Failure::Forbidden(said.to_owned());
+    let unavailable = |said: &str| Failure::Unavailable(said.to_owned());
+    let fields = "Secret \"s\" is invalid: data.k: Invalid value: \"hunter2\": not hunter2";
+    assert_eq!(
+        withhold(invalid(fields)),
+        invalid("Secret \"s\" is invalid: data.k: Invalid value: \"…\"")
+    );
+    let denied = "admission webhook \"w\" denied the request: is forbidden: User \"hunter2\"";
+    for failure in [
+        invalid("hunter2 is no number"),
+        invalid(denied),
+        forbidden(denied),
+        forbidden("secrets \"s\" is forbidden: policy denies hunter2"),
+        unavailable(denied),
+    ] {
+        let told = withhold(failure).to_string();
+        assert!(told.ends_with("and are not shown"), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+    for failure in [
+        forbidden("secrets \"s\" is forbidden: User \"a\" cannot patch resource \"secrets\""),
+        forbidden("secrets is forbidden: User \"a\" cannot create resource \"secrets\""),
+        unavailable("connection refused"),
+        Failure::Conflict,
+    ] {
+        assert_eq!(withhold(failure.clone()), failure);
+    }
+}
