@@ -12,8 +12,8 @@ use super::agent_place::AgentPlace;
 use super::check;
 use super::explain::{as_json, title};
 use super::manifest::ManifestError;
-use super::output::{Output, yaml};
-use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer, Selection};
+use super::output::{Output, write_change};
+use crate::publish::agent::explain::{ExplainError, Explained, Explainer, Selection};
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
 use hawser_runtime::overview::plain;
@@ -279,17 +279,11 @@ fn of_object(text: &mut String, explained: &Explained) {
             let fate = if write.held { "held" } else { "refused" };
             let _ = writeln!(text, "      {fate}: {}", plain(refusal));
         }
-        if let Some(change) = shown(write) {
-            for line in yaml(change).lines() {
-                let _ = writeln!(text, "      {}", plain(line));
-            }
+        // What is created is as large as an object.
+        if write.verb != "create" {
+            write_change(text, "      ", write);
         }
     }
-}
-
-/// The change of a write to something that exists.
-fn shown(write: &DueWrite) -> Option<&Value> {
-    write.change.as_ref().filter(|_| write.verb != "create")
 }
 
 fn machine(plan: &ChangePlan) -> Value {
@@ -349,6 +343,7 @@ mod tests {
     use kube_lang::object::Gvk;
 
     use super::*;
+    use crate::explain::DueWrite;
     use crate::publish::agent::explain::ExplainedLink;
 
     #[test]
@@ -360,6 +355,7 @@ mod tests {
             verb: "patch",
             object: object.clone(),
             change: Some(json!({"spec": {"text": hostile()}})),
+            differences: None,
             refusal: Some(hostile()),
             held: false,
         };

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conditions::untrue;
-pub use super::explained::{DueWrite, Explained, ExplainedLink};
+pub use super::explained::{Explained, ExplainedLink};
 use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
 use super::passes::Passes;
