@@ -96,6 +96,27 @@ pub enum Leader {
     Unknown(String),
 }
 
+impl Leader {
+    fn of(lease: &Value, now: Timestamp) -> Self {
+        let spec = &lease["spec"];
+        let identity = spec["holderIdentity"].as_str().unwrap_or_default();
+        let renewed: Option<Timestamp> = spec["renewTime"]
+            .as_str()
+            .and_then(|time| time.parse().ok());
+        let seconds = spec["leaseDurationSeconds"].as_u64().unwrap_or_default();
+        let age = renewed.map(|renewed| now.duration_since(renewed).unsigned_abs());
+        match age {
+            Some(renewed) if !identity.is_empty() && renewed.as_secs() <= seconds => {
+                Self::Present {
+                    identity: identity.to_owned(),
+                    renewed,
+                }
+            }
+            _ => Self::Missing,
+        }
+    }
+}
+
 /// The part of the agent that reads and evaluates.
 pub struct Explainer {
     pub(super) agent: Agent,
@@ -183,26 +204,16 @@ impl Explainer {
         );
         let path =
             format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/syncagent.{name}");
-        let lease = match self.planes.service.ask(Call::get(path)).await {
-            Ok(lease) => lease,
-            Err(error) if error.code() == Some(404) => return Leader::Missing,
+        let reply = match self.planes.service.call(Call::get(path)).await {
+            Ok(reply) => reply,
             Err(error) => return Leader::Unknown(error.to_string()),
         };
-        let spec = &lease["spec"];
-        let identity = spec["holderIdentity"].as_str().unwrap_or_default();
-        let renewed: Option<Timestamp> = spec["renewTime"]
-            .as_str()
-            .and_then(|time| time.parse().ok());
-        let seconds = spec["leaseDurationSeconds"].as_u64().unwrap_or_default();
-        let age = renewed.map(|renewed| Timestamp::now().duration_since(renewed).unsigned_abs());
-        match age {
-            Some(renewed) if !identity.is_empty() && renewed.as_secs() <= seconds => {
-                Leader::Present {
-                    identity: identity.to_owned(),
-                    renewed,
-                }
-            }
-            _ => Leader::Missing,
+        // The clock of this machine may be wrong.
+        let now = reply.time().unwrap_or_else(Timestamp::now);
+        match reply.ok() {
+            Ok(lease) => Leader::of(&lease, now),
+            Err(refusal) if refusal.code == 404 => Leader::Missing,
+            Err(refusal) => Leader::Unknown(refusal.to_string()),
         }
     }
 
@@ -413,4 +424,29 @@ fn unseen(agent: &Agent) -> String {
         return "a server is slow".to_owned();
     }
     unseen.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn who_leads_depends_on_the_given_time() {
+        let lease = json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15,
+            "renewTime": "2026-01-02T12:00:00.000000Z"}});
+        let leads = |lease: &Value, now: &str| {
+            matches!(
+                Leader::of(lease, now.parse().unwrap()),
+                Leader::Present { .. }
+            )
+        };
+        assert!(leads(&lease, "2026-01-02T12:00:15Z"));
+        assert!(leads(&lease, "2026-01-02T11:59:50Z"));
+        assert!(!leads(&lease, "2026-01-02T12:00:20Z"));
+        let left = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 15,
+            "renewTime": "2026-01-02T12:00:00.000000Z"}});
+        assert!(!leads(&left, "2026-01-02T12:00:01Z"));
+    }
 }
