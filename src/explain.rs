@@ -22,6 +22,7 @@ use hawser_sync::{
 use kube_lang::object::{Gvk, Object, merge_patch};
 
 pub mod differences;
+pub mod progress;
 pub mod secrets;
 
 use differences::{Difference, made_by};

@@ -12,6 +12,8 @@ use super::agent_place::AgentPlace;
 use super::explain::title;
 use super::output::{Output, write_differences};
 use super::plan::{PlanFailed, changed, of_resource};
+use super::progress::shown;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::advice::advice;
 use crate::publish::agent::adopt::{Collision, CollisionFate};
 use crate::publish::agent::explain::{Explainer, Selection};
@@ -108,10 +110,12 @@ fn adopt(args: AdoptArgs) -> Result<(String, ExitCode), AdoptFailed> {
         .enable_all()
         .build()
         .map_err(PlanFailed::from)?;
-    runtime.block_on(async {
+    let progress = ObjectProgress::default();
+    runtime.block_on(shown(&progress, async {
         let explainer = Explainer::begin(options, &changed).await;
         let explainer = explainer.map_err(PlanFailed::from)?;
-        let plan = explainer.plan(&selection).await.map_err(PlanFailed::from)?;
+        let plan = explainer.plan(&selection, &progress).await;
+        let plan = plan.map_err(PlanFailed::from)?;
         let collisions = explainer.collisions(&plan).await;
         let human = || {
             let mut text = String::new();
@@ -130,7 +134,7 @@ fn adopt(args: AdoptArgs) -> Result<(String, ExitCode), AdoptFailed> {
             ExitCode::from(COLLIDES)
         };
         Ok((text, code))
-    })
+    }))
 }
 
 fn human(text: &mut String, collisions: &[Collision<'_>], objects: usize) {

@@ -13,6 +13,8 @@ use super::check;
 use super::explain::{as_json, title};
 use super::manifest::ManifestError;
 use super::output::{Output, write_change};
+use super::progress::shown;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::agent::explain::{ExplainError, Explained, Explainer, Selection};
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
@@ -105,10 +107,11 @@ fn plan(args: PlanArgs) -> Result<ChangePlan, PlanFailed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let progress = ObjectProgress::default();
+    runtime.block_on(shown(&progress, async {
         let explainer = Explainer::begin(options, &changed).await?;
-        Ok(explainer.plan(&Selection::default()).await?)
-    })
+        Ok(explainer.plan(&Selection::default(), &progress).await?)
+    }))
 }
 
 /// The `PublishedResource`s of the files.

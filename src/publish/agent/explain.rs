@@ -26,6 +26,7 @@ use super::share::Share;
 use super::startup::{SLICES, StartError, in_workspace, locate};
 use super::trial::{DriftFinding, Trials};
 use crate::explain::is_of_kind;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::marks::{self, Remote};
 use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::events;
@@ -228,16 +229,22 @@ impl Explainer {
     }
 
     /// Explains the selected objects.
-    pub async fn explain(&self, selection: &Selection) -> Result<Vec<Explained>, ExplainError> {
+    pub async fn explain(
+        &self,
+        selection: &Selection,
+        progress: &ObjectProgress,
+    ) -> Result<Vec<Explained>, ExplainError> {
         // It takes a read of each copy that differs.
         let drift = match selection.name {
             Some(_) => DriftFinding::All,
             None => DriftFinding::AsConfigured,
         };
         let selected = self.selected(selection).await?;
+        progress.begin(selected.len());
         let explained = futures::stream::iter(selected)
             .map(|(publication, id)| async move { self.trials.one(&publication, &id, drift).await })
             .buffered(TOGETHER)
+            .inspect(|_| progress.step())
             .filter_map(std::future::ready);
         Ok(explained.collect().await)
     }
