@@ -28,6 +28,7 @@ mod output;
 mod plan;
 #[cfg(feature = "playground")]
 mod playground;
+mod progress;
 mod rbac;
 mod release;
 mod render;

@@ -21,8 +21,11 @@ use hawser_sync::{
 };
 use kube_lang::object::{Gvk, Object, merge_patch};
 
+pub mod differences;
+pub mod progress;
 pub mod secrets;
 
+use differences::{Difference, made_by};
 use secrets::SecretLinks;
 
 /// A write that is due.
@@ -32,6 +35,9 @@ pub struct DueWrite {
     pub object: Key,
     /// The change, without the contents of Secrets; `None` for deletions.
     pub change: Option<Value>,
+    /// The fields that differ after the write; `None` for deletions, and if the object is not known. Of a creation, the
+    /// fields that the server changes.
+    pub differences: Option<Vec<Difference>>,
     /// The answer of the server to the dry run, if it refuses, or why it would not be sent.
     pub refusal: Option<String>,
     /// Whether the brake would hold this deletion. Only plans say so.
@@ -171,6 +177,17 @@ impl<P: PassDialect, F: Dialect> DryRunClient<'_, P, F> {
         self.state.lock().written.contains(key)
     }
 
+    /// The object as this pass has left it.
+    fn now(&self, key: &Key) -> Option<Arc<Object>> {
+        if self.is_written(key) {
+            return self.overlay.object(key);
+        }
+        match self.tried.cache.get(key) {
+            Seen::Present(live) => Some(live),
+            Seen::Absent | Seen::Unknown => None,
+        }
+    }
+
     async fn send_dry(&self, request: &Request) -> Answer {
         let Tried { pass, tenant, .. } = self.tried;
         let tenant = pass.takes_turns().then_some(tenant);
@@ -237,6 +254,7 @@ impl<P: PassDialect, F: Dialect> Cluster for DryRunClient<'_, P, F> {
                 _ => self.send_dry(request).await,
             };
         };
+        let now = self.now(key);
         let allowed = self.check(request).await;
         let held = self.tried.brakes.is_some() && matches!(allowed, Err(Failure::Held(_)));
         let answer = match allowed {
@@ -256,17 +274,19 @@ impl<P: PassDialect, F: Dialect> Cluster for DryRunClient<'_, P, F> {
             Answer::Failed(failure) => Some(failure.to_string()),
             _ => None,
         };
-        let live = match self.tried.cache.get(key) {
-            Seen::Present(live) => Some(live),
-            Seen::Absent | Seen::Unknown => None,
-        };
+        let now = now.as_deref();
+        let change = change(request, now);
+        let secrets = self.secrets.lock();
+        let made = |change| made_by(request, change, now, &answer, &secrets);
         let due = DueWrite {
             verb: request.verb(),
             object: key.clone(),
-            change: change(request, live.as_deref(), &self.secrets.lock()),
+            differences: change.as_ref().and_then(made),
+            change: change.map(|change| secrets.redacted(&key.kind, change)),
             refusal,
             held,
         };
+        drop(secrets);
         let mut state = self.state.lock();
         if due.refusal.is_none() {
             state.written.insert(key.clone());
@@ -276,13 +296,13 @@ impl<P: PassDialect, F: Dialect> Cluster for DryRunClient<'_, P, F> {
     }
 }
 
-/// The change that a write makes, without the contents of Secrets.
-fn change(request: &Request, live: Option<&Object>, secrets: &SecretLinks) -> Option<Value> {
+/// The change that a write makes, as a merge patch or, of a creation, as the object.
+fn change(request: &Request, now: Option<&Object>) -> Option<Value> {
     let mut change = match request {
         Request::Create { object, .. } => object.as_value().clone(),
         Request::Patch { patch, .. } => patch.clone(),
         Request::Replace { object, .. } | Request::ReplaceStatus { object, .. } => {
-            let before = live.map(|live| live.root().clone()).unwrap_or_default();
+            let before = now.map(|now| now.root().clone()).unwrap_or_default();
             let is_status = matches!(request, Request::ReplaceStatus { .. });
             let part = |root: &Map<String, Value>| {
                 let mut part = root.clone();
@@ -299,11 +319,6 @@ fn change(request: &Request, live: Option<&Object>, secrets: &SecretLinks) -> Op
         metadata.retain(|field, _| field != "uid" && field != "resourceVersion");
         if metadata.is_empty() {
             change.remove("metadata");
-        }
-    }
-    if let (Some(key), Some(change)) = (request.key(), change.as_object_mut()) {
-        for (field, value) in change {
-            secrets.redact(&key.kind, field, value);
         }
     }
     Some(change)

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 use super::agent_place::AgentPlace;
 use super::explain::title;
-use super::output::Output;
+use super::output::{Output, write_differences};
 use super::plan::{PlanFailed, changed, of_resource};
+use super::progress::shown;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::advice::advice;
-use crate::publish::agent::adopt::{Collision, CollisionFate, Difference};
+use crate::publish::agent::adopt::{Collision, CollisionFate};
 use crate::publish::agent::explain::{Explainer, Selection};
 use hawser_runtime::overview::plain;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
@@ -108,10 +110,12 @@ fn adopt(args: AdoptArgs) -> Result<(String, ExitCode), AdoptFailed> {
         .enable_all()
         .build()
         .map_err(PlanFailed::from)?;
-    runtime.block_on(async {
+    let progress = ObjectProgress::default();
+    runtime.block_on(shown(&progress, async {
         let explainer = Explainer::begin(options, &changed).await;
         let explainer = explainer.map_err(PlanFailed::from)?;
-        let plan = explainer.plan(&selection).await.map_err(PlanFailed::from)?;
+        let plan = explainer.plan(&selection, &progress).await;
+        let plan = plan.map_err(PlanFailed::from)?;
         let collisions = explainer.collisions(&plan).await;
         let human = || {
             let mut text = String::new();
@@ -130,7 +134,7 @@ fn adopt(args: AdoptArgs) -> Result<(String, ExitCode), AdoptFailed> {
             ExitCode::from(COLLIDES)
         };
         Ok((text, code))
-    })
+    }))
 }
 
 fn human(text: &mut String, collisions: &[Collision<'_>], objects: usize) {
@@ -159,23 +163,7 @@ fn human(text: &mut String, collisions: &[Collision<'_>], objects: usize) {
             Some([]) => text.push_str("  equal\n"),
             Some(differences) => {
                 text.push_str("  differs     existing -> desired\n");
-                for Difference {
-                    path,
-                    existing,
-                    desired,
-                } in differences
-                {
-                    let shown = |value: &Option<Value>| match value {
-                        Some(value) => value.to_string(),
-                        None => "(none)".to_owned(),
-                    };
-                    let (existing, desired) = (shown(existing), shown(desired));
-                    let _ = writeln!(
-                        text,
-                        "    {}",
-                        plain(&format!("{path}: {existing} -> {desired}"))
-                    );
-                }
+                write_differences(text, "    ", differences);
             }
         }
     }
@@ -195,9 +183,9 @@ fn machine(collisions: &[Collision<'_>]) -> Value {
         let explained = collision.explained;
         let object = &explained.object;
         let differences = collision.differences.as_ref().map(|differences| {
-            let all = differences.iter().map(
-                |one| json!({"path": one.path, "existing": one.existing, "desired": one.desired}),
-            );
+            let all = differences
+                .iter()
+                .map(|one| json!({"path": one.path, "existing": one.before, "desired": one.after}));
             all.collect::<Vec<_>>()
         });
         let reason = &collision.reason;

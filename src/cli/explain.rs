@@ -9,6 +9,8 @@ use clap::{Args, Subcommand};
 
 use super::agent_place::AgentPlace;
 use super::output::Output;
+use super::progress::shown;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
     ExplainError, Explained, ExplainedLink, Explainer, Leader, ResourceProblem, Selection,
@@ -180,12 +182,13 @@ async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
         return Ok(consumer::run(&kubeconfig, asked, args.output).await?);
     }
     let (output, is_one) = (args.output, args.name.is_some());
-    let findings = find(args).await?;
+    let progress = ObjectProgress::default();
+    let findings = shown(&progress, Box::pin(find(args, &progress))).await?;
     let human = if is_one { each } else { overview };
     Ok(output.show(|| human(&findings), || document::machine(&findings)))
 }
 
-async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
+async fn find(args: ExplainArgs, progress: &ObjectProgress) -> Result<Findings, ExplainFailed> {
     let selection = Selection {
         kind: args.kind,
         name: args.name,
@@ -198,7 +201,7 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
     let name = options.agent_name.clone();
     let explainer = Explainer::begin(options, &[]).await?;
     explainer.check_namespace().await?;
-    let explained = explainer.explain(&selection).await?;
+    let explained = explainer.explain(&selection, progress).await?;
     let paths = explained.iter().map(|one| {
         let is_asked = is_one || one.reason().code == Code::Working;
         path_on_page(one).filter(|_| is_asked)

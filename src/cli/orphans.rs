@@ -9,9 +9,12 @@ use serde_json::{Value, json};
 
 use super::agent_place::AgentPlace;
 use super::output::Output;
+use super::progress::shown;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::orphans::{Found, Orphan, OrphansError, Removal, Search, Sort, counted};
 use crate::publish::agent::process::AgentError;
+use hawser_runtime::overview::plain;
 
 /// List or remove copies on the service cluster whose workspace no longer binds the API.
 #[derive(Debug, Args)]
@@ -99,7 +102,8 @@ async fn act(action: OrphansAction) -> Result<(), Failed> {
     };
     let workspace = place.workspace.clone();
     let search = Search::new(place.agent.options()?)?;
-    let found = search.find(workspace.as_deref()).await?;
+    let progress = ObjectProgress::default();
+    let found = shown(&progress, search.find(workspace.as_deref())).await?;
     let count = found.orphans.len();
     match confirm {
         None | Some(None) => print_line(&output.show(|| listed(&found), || machine(&found))),
@@ -131,7 +135,7 @@ async fn remove(search: &Search, orphans: &[Orphan]) -> Result<(), Failed> {
                 "kept: another orphan of its workspace failed, or the workspace binds the API again"
                     .to_owned()
             }
-            Removal::Failed(why) => format!("not removed: {why}"),
+            Removal::Failed(why) => format!("not removed: {}", plain(why)),
         };
         print_line(&format!("{}  {became}\n", line(orphan)));
     };

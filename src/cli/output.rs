@@ -1,7 +1,17 @@
 //! Formats of what commands print.
 
+use std::fmt::Write as _;
+
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::explain::DueWrite;
+use crate::explain::differences::Difference;
+use hawser_runtime::overview::plain;
+
+/// The number of fields that are printed of one object, and of characters of each value. Documents have all.
+const MOST_FIELDS: usize = 50;
+const LONGEST_VALUE: usize = 120;
 
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,4 +44,121 @@ pub(super) fn yaml(value: &Value) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The fields that differ, each with both values.
+pub(super) fn write_differences(text: &mut String, indent: &str, differences: &[Difference]) {
+    for Difference {
+        path,
+        before,
+        after,
+    } in differences.iter().take(MOST_FIELDS)
+    {
+        let [before, after] = [before, after].map(|value| shown(value.as_ref()));
+        let line = plain(&format!("{path}: {before} -> {after}"));
+        let _ = writeln!(text, "{indent}{line}");
+    }
+    if let Some(more @ 1..) = differences.len().checked_sub(MOST_FIELDS) {
+        let _ = writeln!(text, "{indent}… and {more} more");
+    }
+}
+
+pub(super) fn differences_json(differences: &[Difference]) -> Vec<Value> {
+    let one =
+        |one: &Difference| json!({"path": one.path, "before": one.before, "after": one.after});
+    differences.iter().map(one).collect()
+}
+
+fn shown(value: Option<&Value>) -> String {
+    let Some(value) = value else {
+        return "(none)".to_owned();
+    };
+    let mut text = value.to_string();
+    if let Some((end, _)) = text.char_indices().nth(LONGEST_VALUE) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// What a due write changes.
+pub(super) fn write_change(text: &mut String, indent: &str, write: &DueWrite) {
+    let Some(change) = &write.change else {
+        return;
+    };
+    let differences = write.differences.as_deref().unwrap_or_default();
+    if write.verb == "create" || differences.is_empty() {
+        for line in yaml(change).lines() {
+            let _ = writeln!(text, "{indent}{}", plain(line));
+        }
+    }
+    match &write.differences {
+        Some(none) if none.is_empty() && write.verb != "create" => {
+            let _ = writeln!(text, "{indent}the server would change nothing");
+        }
+        Some(some) if !some.is_empty() && write.verb == "create" => {
+            let _ = writeln!(text, "{indent}the server would change");
+        }
+        _ => {}
+    }
+    write_differences(text, indent, differences);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use hawser_sync::{Scope, Side};
+    use kube_lang::object::Gvk;
+
+    fn told(verb: &'static str, differences: Option<Vec<Difference>>) -> String {
+        let kind = Arc::new(Gvk::new("example.com", "v1", "Thing"));
+        let write = DueWrite {
+            verb,
+            object: Scope::new(&Side::new("service"), &kind, "").key(None, "one"),
+            change: Some(json!({"spec": {"size": 2}})),
+            differences,
+            refusal: None,
+            held: false,
+        };
+        let mut text = String::new();
+        write_change(&mut text, "  ", &write);
+        text
+    }
+
+    fn differences(count: usize, before: &Value) -> Vec<Difference> {
+        let one = |number| Difference {
+            path: format!("spec.f{number}"),
+            before: Some(before.clone()),
+            after: None,
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn old_and_new_values_are_shown_if_they_are_known() {
+        let change = "  spec:\n    size: 2\n";
+        assert_eq!(told("patch", None), change);
+        let one = Some(differences(1, &json!(1)));
+        assert_eq!(told("patch", one.clone()), "  spec.f0: 1 -> (none)\n");
+        let nothing = format!("{change}  the server would change nothing\n");
+        assert_eq!(told("patch", Some(Vec::new())), nothing);
+        assert_eq!(told("create", Some(Vec::new())), change);
+        let more = format!("{change}  the server would change\n  spec.f0: 1 -> (none)\n");
+        assert_eq!(told("create", one), more);
+    }
+
+    #[test]
+    fn many_fields_and_long_values_are_cut() {
+        let text = told(
+            "patch",
+            Some(differences(60, &json!("é\u{1b}".repeat(500)))),
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 51);
+        assert_eq!(lines[50], "  … and 10 more");
+        assert!(lines[0].chars().count() < 160, "{}", lines[0]);
+        assert!(!text.contains('\u{1b}'));
+    }
 }

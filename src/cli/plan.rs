@@ -12,8 +12,10 @@ use super::agent_place::AgentPlace;
 use super::check;
 use super::explain::{as_json, title};
 use super::manifest::ManifestError;
-use super::output::{Output, yaml};
-use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer, Selection};
+use super::output::{Output, write_change};
+use super::progress::shown;
+use crate::explain::progress::ObjectProgress;
+use crate::publish::agent::explain::{ExplainError, Explained, Explainer, Selection};
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
 use hawser_runtime::overview::plain;
@@ -106,10 +108,11 @@ fn plan(args: PlanArgs) -> Result<ChangePlan, PlanFailed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let progress = ObjectProgress::default();
+    runtime.block_on(shown(&progress, async {
         let explainer = Explainer::begin(options, &changed).await?;
-        Ok(explainer.plan(&Selection::default()).await?)
-    })
+        Ok(explainer.plan(&Selection::default(), &progress).await?)
+    }))
 }
 
 /// The `PublishedResource`s of the files.
@@ -301,17 +304,11 @@ fn of_object(text: &mut String, explained: &Explained) {
             let fate = if write.held { "held" } else { "refused" };
             let _ = writeln!(text, "      {fate}: {}", plain(refusal));
         }
-        if let Some(change) = shown(write) {
-            for line in yaml(change).lines() {
-                let _ = writeln!(text, "      {}", plain(line));
-            }
+        // What is created is as large as an object.
+        if write.verb != "create" {
+            write_change(text, "      ", write);
         }
     }
-}
-
-/// The change of a write to something that exists.
-fn shown(write: &DueWrite) -> Option<&Value> {
-    write.change.as_ref().filter(|_| write.verb != "create")
 }
 
 fn machine(plan: &ChangePlan) -> Value {
@@ -372,6 +369,7 @@ mod tests {
     use kube_lang::object::Gvk;
 
     use super::*;
+    use crate::explain::DueWrite;
     use crate::publish::agent::explain::ExplainedLink;
 
     #[test]
@@ -383,6 +381,7 @@ mod tests {
             verb: "patch",
             object: object.clone(),
             change: Some(json!({"spec": {"text": hostile()}})),
+            differences: None,
             refusal: Some(hostile()),
             held: false,
         };

@@ -15,6 +15,8 @@ use super::agent_place::AgentPlace;
 use super::check;
 use super::manifest::{Document, ManifestError};
 use super::output::{Output, yaml};
+use super::progress::shown;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::agent::options::{AgentOptions, FlagErrors};
 use crate::publish::agent::process::{AgentError, Connections};
 use crate::publish::agent::review::{self, ReviewError, Reviewers};
@@ -149,7 +151,7 @@ pub(super) fn run(args: RbacArgs) -> ExitCode {
         .enable_all()
         .build()
         .map_err(RbacFailed::from)
-        .and_then(|runtime| runtime.block_on(act(args)));
+        .and_then(|runtime| runtime.block_on(shown(&ObjectProgress::default(), act(args))));
     match done {
         Ok((text, code)) => {
             // A reader that is gone needs no answer.

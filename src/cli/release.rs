@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use super::agent_place::AgentPlace;
 use super::output::{Output, yaml};
 use super::plan::{PlanFailed, changed};
+use super::progress::shown;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::agent::explain::Selection;
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::release::{Releasable, Release, ReleaseError, Releaser};
@@ -128,16 +130,20 @@ fn release(args: ReleaseArgs) -> Result<Released, ReleaseFailed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let progress = ObjectProgress::default();
+    runtime.block_on(shown(&progress, async {
         let releaser = Releaser::begin(options, &gone, args.agent_stopped).await?;
         let published = args.published_resource.as_deref();
         let mut released = Vec::new();
-        for object in releaser.find(&selection, published).await? {
+        let objects = releaser.find(&selection, published).await?;
+        progress.begin(objects.len());
+        for object in objects {
             let release = releaser.release(&object, args.dry_run).await;
             released.push((object, release));
+            progress.step();
         }
         Ok(released)
-    })
+    }))
 }
 
 fn human(released: &Released, is_dry_run: bool) -> String {

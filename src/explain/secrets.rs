@@ -70,8 +70,16 @@ impl SecretLinks {
         }
     }
 
+    /// An object or a merge patch without secret values.
+    pub(super) fn redacted(&self, kind: &Arc<Gvk>, mut object: Value) -> Value {
+        for (field, value) in object.as_object_mut().into_iter().flatten() {
+            self.redact(kind, field, value);
+        }
+        object
+    }
+
     /// Hides the values of a field of the top level, or of a part of it.
-    pub fn redact(&self, kind: &Arc<Gvk>, field: &str, value: &mut Value) {
+    pub(super) fn redact(&self, kind: &Arc<Gvk>, field: &str, value: &mut Value) {
         match value {
             _ if !self.hides(kind, field) => {}
             Value::Object(fields) => fields

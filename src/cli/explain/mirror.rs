@@ -11,6 +11,8 @@ use super::report::{
 };
 use super::sheet::{self, line};
 use crate::cli::mirror::MirrorArgs;
+use crate::cli::progress::shown;
+use crate::explain::progress::ObjectProgress;
 use crate::mirror::advice::advice;
 use crate::mirror::agent::explain::{
     MirrorExplainError, MirrorExplained, MirrorExplainer, MirrorSelection, SideState,
@@ -79,7 +81,8 @@ pub(super) async fn run(args: MirrorExplainArgs) -> Result<String, MirrorExplain
         namespace: args.object_namespace,
     };
     let options = args.mirror.given().check()?;
-    let explainer = MirrorExplainer::begin(options).await?;
+    let progress = ObjectProgress::default();
+    let explainer = shown(&progress, Box::pin(MirrorExplainer::begin(options))).await?;
     let explained = explainer.explain(&selection).await?;
     let robot = explainer.robot().to_owned();
     let is_one = selection.name.is_some();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::sheet::{Advice, Cause, SheetHead, line};
-use crate::cli::output::yaml;
+use crate::cli::output::{differences_json, write_change};
 use crate::explain::DueWrite;
 use hawser_runtime::overview::fetch::fetch;
 use hawser_runtime::overview::site::ObjectPath;
@@ -180,11 +180,7 @@ pub(super) fn due_writes(text: &mut String, due: &[DueWrite], object: Option<&Ke
         if let Some(refusal) = &write.refusal {
             let _ = writeln!(text, "       refused: {}", plain(refusal));
         }
-        if let Some(change) = &write.change {
-            for line in yaml(change).lines() {
-                let _ = writeln!(text, "         {}", plain(line));
-            }
-        }
+        write_change(text, "         ", write);
     }
 }
 
@@ -265,6 +261,7 @@ pub(super) fn due_json(due: &[DueWrite]) -> Vec<Value> {
             "verb": write.verb,
             "object": write.object.to_string(),
             "change": write.change,
+            "differences": write.differences.as_ref().map(|all| differences_json(all)),
             "refusal": write.refusal,
             "held": write.held,
         })

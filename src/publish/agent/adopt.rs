@@ -10,6 +10,7 @@ use super::explain::Explainer;
 use super::explained::{DueWrite, Explained};
 use super::plan::ChangePlan;
 use super::publication::Publication;
+use crate::explain::differences::{Difference, differences};
 use crate::explain::secrets::SecretLinks;
 use crate::publish::marks;
 use crate::publish::memory;
@@ -29,7 +30,7 @@ pub struct Collision<'p> {
     pub reason: Reason,
     /// The object in the place of the copy, if the pass found it.
     pub taken: Option<Key>,
-    /// The differences to what the agent would copy; `None` if they are not known.
+    /// The differences between this object and what the agent would copy; `None` if they are not known.
     pub differences: Option<Vec<Difference>>,
 }
 
@@ -42,16 +43,6 @@ pub enum CollisionFate {
     WaitedFor,
     /// It stays as it is, and the consumer's object is not synced.
     Refused,
-}
-
-/// A field that differs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    pub path: String,
-    /// The value of the existing object, without the contents of Secrets.
-    pub existing: Option<Value>,
-    /// The value that the agent would copy.
-    pub desired: Option<Value>,
 }
 
 impl CollisionFate {
@@ -146,7 +137,7 @@ impl Explainer {
                 CollisionFate::WaitedFor
             }
         };
-        let differences = differences(publication, &rules, &source, &existing);
+        let differences = from_desired(publication, &rules, &source, &existing);
         Some(Collision {
             explained,
             entry: None,
@@ -172,7 +163,7 @@ impl Explainer {
 }
 
 /// The differences between an object and what would be copied to its place; `None` if that is not known.
-fn differences(
+fn from_desired(
     publication: &Publication,
     rules: &ObjectRules,
     source: &Object,
@@ -186,17 +177,9 @@ fn differences(
     let desired = rules.desired(source, mutated, Some(existing)).ok()?;
     let subresources = &publication.compiled().types().subresources;
     let [existing, desired] = [existing, &desired].map(|one| content(one, subresources));
-    let mut found = Vec::new();
-    compare("", &existing, &desired, &mut found);
-    let kinds = [&publication.remote_kind, &publication.local_kind];
-    let secrets = SecretLinks::between(kinds);
-    for one in &mut found {
-        let root = one.path.split(['.', '[']).next().unwrap_or_default();
-        for value in [&mut one.existing, &mut one.desired].into_iter().flatten() {
-            secrets.redact(&publication.local_kind, root, value);
-        }
-    }
-    Some(found)
+    let secrets = SecretLinks::between([&publication.remote_kind, &publication.local_kind]);
+    let kind = &publication.local_kind;
+    Some(differences(kind, &secrets, &existing, &desired))
 }
 
 /// The part of an object that is copied.
@@ -212,40 +195,4 @@ fn content(object: &Object, subresources: &[&str]) -> Map<String, Value> {
     }
     content.values_mut().for_each(numbers::unify);
     content
-}
-
-fn compare(
-    path: &str,
-    existing: &Map<String, Value>,
-    desired: &Map<String, Value>,
-    found: &mut Vec<Difference>,
-) {
-    let mut fields: Vec<_> = existing.keys().chain(desired.keys()).collect();
-    fields.sort();
-    fields.dedup();
-    for field in fields {
-        let path = step(path, field);
-        match (existing.get(field), desired.get(field)) {
-            (existing, desired) if existing == desired => {}
-            (Some(Value::Object(existing)), Some(Value::Object(desired))) => {
-                compare(&path, existing, desired, found);
-            }
-            (existing, desired) => found.push(Difference {
-                path,
-                existing: existing.cloned(),
-                desired: desired.cloned(),
-            }),
-        }
-    }
-}
-
-/// The path of a field; a name with a dot is quoted.
-fn step(path: &str, field: &str) -> String {
-    if field.contains(['.', '[', '"']) {
-        format!("{path}[{field:?}]")
-    } else if path.is_empty() {
-        field.to_owned()
-    } else {
-        format!("{path}.{field}")
-    }
 }

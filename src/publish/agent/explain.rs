@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conditions::untrue;
-pub use super::explained::{DueWrite, Explained, ExplainedLink};
+pub use super::explained::{Explained, ExplainedLink};
 use super::inactive::Inactive;
 use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
@@ -26,6 +26,7 @@ use super::share::Share;
 use super::startup::{SLICES, StartError, in_workspace, locate};
 use super::trial::{DriftFinding, Trials};
 use crate::explain::is_of_kind;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::marks::{self, Remote};
 use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::events;
@@ -105,6 +106,27 @@ pub struct ResourceProblem {
     /// The type of a condition that is not true; `None` if the published resource is not active.
     pub condition: Option<String>,
     pub message: String,
+}
+
+impl Leader {
+    fn of(lease: &Value, now: Timestamp) -> Self {
+        let spec = &lease["spec"];
+        let identity = spec["holderIdentity"].as_str().unwrap_or_default();
+        let renewed: Option<Timestamp> = spec["renewTime"]
+            .as_str()
+            .and_then(|time| time.parse().ok());
+        let seconds = spec["leaseDurationSeconds"].as_u64().unwrap_or_default();
+        let age = renewed.map(|renewed| now.duration_since(renewed).unsigned_abs());
+        match age {
+            Some(renewed) if !identity.is_empty() && renewed.as_secs() <= seconds => {
+                Self::Present {
+                    identity: identity.to_owned(),
+                    renewed,
+                }
+            }
+            _ => Self::Missing,
+        }
+    }
 }
 
 /// The part of the agent that reads and evaluates.
@@ -204,26 +226,16 @@ impl Explainer {
         );
         let path =
             format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/syncagent.{name}");
-        let lease = match self.planes.service.ask(Call::get(path)).await {
-            Ok(lease) => lease,
-            Err(error) if error.code() == Some(404) => return Leader::Missing,
+        let reply = match self.planes.service.call(Call::get(path)).await {
+            Ok(reply) => reply,
             Err(error) => return Leader::Unknown(error.to_string()),
         };
-        let spec = &lease["spec"];
-        let identity = spec["holderIdentity"].as_str().unwrap_or_default();
-        let renewed: Option<Timestamp> = spec["renewTime"]
-            .as_str()
-            .and_then(|time| time.parse().ok());
-        let seconds = spec["leaseDurationSeconds"].as_u64().unwrap_or_default();
-        let age = renewed.map(|renewed| Timestamp::now().duration_since(renewed).unsigned_abs());
-        match age {
-            Some(renewed) if !identity.is_empty() && renewed.as_secs() <= seconds => {
-                Leader::Present {
-                    identity: identity.to_owned(),
-                    renewed,
-                }
-            }
-            _ => Leader::Missing,
+        // The clock of this machine may be wrong.
+        let now = reply.time().unwrap_or_else(Timestamp::now);
+        match reply.ok() {
+            Ok(lease) => Leader::of(&lease, now),
+            Err(refusal) if refusal.code == 404 => Leader::Missing,
+            Err(refusal) => Leader::Unknown(refusal.to_string()),
         }
     }
 
@@ -238,19 +250,25 @@ impl Explainer {
     }
 
     /// Explains the selected objects.
-    pub async fn explain(&self, selection: &Selection) -> Result<Vec<Explained>, ExplainError> {
+    pub async fn explain(
+        &self,
+        selection: &Selection,
+        progress: &ObjectProgress,
+    ) -> Result<Vec<Explained>, ExplainError> {
         // It takes a read of each copy that differs.
         let drift = match selection.name {
             Some(_) => DriftFinding::All,
             None => DriftFinding::AsConfigured,
         };
         let selected = self.selected(selection).await?;
+        progress.begin(selected.len());
         let explained =
             futures::stream::iter(selected)
                 .map(|(publication, id)| async move {
                     self.trials.explain(&publication, &id, drift).await
                 })
-                .buffered(TOGETHER);
+                .buffered(TOGETHER)
+                .inspect(|_| progress.step());
         Ok(explained.collect().await)
     }
 
@@ -443,4 +461,29 @@ fn unseen(agent: &Agent) -> String {
         return "a server is slow".to_owned();
     }
     unseen.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn who_leads_depends_on_the_given_time() {
+        let lease = json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15,
+            "renewTime": "2026-01-02T12:00:00.000000Z"}});
+        let leads = |lease: &Value, now: &str| {
+            matches!(
+                Leader::of(lease, now.parse().unwrap()),
+                Leader::Present { .. }
+            )
+        };
+        assert!(leads(&lease, "2026-01-02T12:00:15Z"));
+        assert!(leads(&lease, "2026-01-02T11:59:50Z"));
+        assert!(!leads(&lease, "2026-01-02T12:00:20Z"));
+        let left = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 15,
+            "renewTime": "2026-01-02T12:00:00.000000Z"}});
+        assert!(!leads(&left, "2026-01-02T12:00:01Z"));
+    }
 }

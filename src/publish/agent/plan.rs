@@ -16,6 +16,7 @@ use super::export::WatchedExport;
 use super::process::{Agent, LOOK_ROUND};
 use super::publication::Publication;
 use super::publishing::Publishing;
+use crate::explain::progress::ObjectProgress;
 use crate::publish::export::{ExportedResource, merge};
 use crate::publish::ready::{Facts, SchemaFact};
 use hawser_sync::reason::Class;
@@ -280,7 +281,11 @@ impl Publishing {
 
 impl Explainer {
     /// The effect on the selected objects, on the export, and on the published resources of the files.
-    pub async fn plan(&self, selection: &Selection) -> Result<ChangePlan, ExplainError> {
+    pub async fn plan(
+        &self,
+        selection: &Selection,
+        progress: &ObjectProgress,
+    ) -> Result<ChangePlan, ExplainError> {
         let running = self.agent.dispatch.running();
         let names: Vec<Arc<str>> = self.planned_names();
         // Nothing is written for those that only plan.
@@ -293,9 +298,13 @@ impl Explainer {
         let mut objects = Vec::new();
         let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
         let trials = self.trials_of_plan().await;
-        let take = |found| match found {
-            Ok(explained) => objects.push(explained),
-            Err(name) => *unplanned.entry(name).or_default() += 1,
+        progress.begin(selected.len());
+        let take = |found| {
+            progress.step();
+            match found {
+                Ok(explained) => objects.push(explained),
+                Err(name) => *unplanned.entry(name).or_default() += 1,
+            }
         };
         trials.each(selected, TOGETHER, None, take).await;
         objects.sort_by(|a, b| {

@@ -314,6 +314,8 @@ async fn what_is_due_while_no_agent_runs_is_shown(world: &World) -> Result<()> {
         due[1]["change"] == json!({"spec": {"size": 2}}),
         "{object:#}"
     );
+    let differences = json!([{"path": "spec.size", "before": 1, "after": 2}]);
+    ensure!(due[1]["differences"] == differences, "{object:#}");
 
     // All of it is found out, though nothing of it was made.
     let object = only(explain(world, &["gadget", "late"]).await?)?;

@@ -248,8 +248,8 @@ pub fn clean_failure(
     }
 }
 
-/// The failure of a write with secret contents. The paths of fields stay, and what an authorizer says, which knows no
-/// contents.
+/// The failure of a write with secret contents. The paths of fields stay, and what is said about rights and quotas,
+/// which knows no contents.
 pub(super) fn withhold(failure: Failure) -> Failure {
     const WITHHELD: &str = "the server's words may quote a Secret, and are not shown";
     match failure {
@@ -261,7 +261,7 @@ pub(super) fn withhold(failure: Failure) -> Failure {
             let said = fields.and_then(|fields| fields.strip_prefix(complaint::REFUSED_PREFIX));
             Failure::Invalid(said.unwrap_or(WITHHELD).to_owned())
         }
-        Failure::Forbidden(said) if !is_of_authorizer(&said) => Failure::Forbidden(WITHHELD.into()),
+        Failure::Forbidden(said) if !is_about_limits(&said) => Failure::Forbidden(WITHHELD.into()),
         Failure::Unavailable(said) if said.contains("denied the request") => {
             Failure::Unavailable(WITHHELD.into())
         }
@@ -269,10 +269,13 @@ pub(super) fn withhold(failure: Failure) -> Failure {
     }
 }
 
-/// Whether a refusal has the form `secrets "name" is forbidden: User "name" cannot …`.
-fn is_of_authorizer(said: &str) -> bool {
-    said.split_once(" is forbidden: ")
-        .is_some_and(|(object, why)| object.split(' ').count() <= 2 && why.starts_with("User \""))
+/// Whether a refusal has the form `secrets "name" is forbidden: User "name" cannot …` or `…: exceeded quota: …`.
+fn is_about_limits(said: &str) -> bool {
+    let Some((object, why)) = said.split_once(" is forbidden: ") else {
+        return false;
+    };
+    let mut known = ["User \"", "exceeded quota: "].iter();
+    object.split(' ').count() <= 2 && known.any(|start| why.starts_with(start))
 }
 
 /// The longest prefix of a text that has at most this many bytes.

@@ -129,3 +129,44 @@ impl CacheGauges {
         gone
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cluster::queue;
+
+    #[test]
+    fn the_latency_of_a_live_change_is_its_wait_and_its_pass() {
+        let metrics = Metrics::new();
+        let report = Report {
+            outcomes: Vec::new(),
+            happened: vec![(None, Effect::Synced)],
+            reverted: Vec::new(),
+            requests: 2,
+            recheck: None,
+            asked: Vec::new(),
+            fingerprints: Vec::new(),
+        };
+        for urgency in [Urgency::Live, Urgency::Initial, Urgency::Resync] {
+            let ended = FinishedPass {
+                report: &report,
+                put_off: None,
+                wrote: true,
+                urgency,
+                waited: Duration::from_secs(2),
+                took: Duration::from_secs(1),
+                next: queue::Outcome::Settled,
+            };
+            count(&metrics, &ended);
+        }
+        let text = metrics.render();
+        for line in [
+            "hawser_latency_seconds_sum{direction=\"spec\"} 3\n",
+            "hawser_latency_seconds_count{direction=\"spec\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+}

@@ -274,6 +274,7 @@ mod tests {
                 verb,
                 object: key("service", "", name),
                 change: Some(serde_json::json!({"spec": {"size": "secret-value"}})),
+                differences: None,
                 refusal: code.map(|_| "secret-value".to_owned()),
                 held: code == Some(Code::Held),
             }],

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::RETRY_AFTER;
+use http::header::{DATE, HeaderValue, RETRY_AFTER};
 use http::{Method, Response};
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 use kube::client::Body;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
@@ -105,11 +107,18 @@ pub struct Reply {
     pub status: u16,
     pub body: Bytes,
     pub retry_after: Option<Duration>,
+    pub date: Option<HeaderValue>,
 }
 
 impl Reply {
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
+    }
+
+    /// The time by the clock of the server.
+    pub fn time(&self) -> Option<Timestamp> {
+        let date = self.date.as_ref()?.as_bytes();
+        DateTimeParser::new().parse_timestamp(date).ok()
     }
 
     /// The document of a successful response, or the refusal.
@@ -188,6 +197,7 @@ pub(super) fn bytes(document: &Value) -> Bytes {
 pub(super) async fn whole(response: Response<Body>) -> Result<Reply, CallError> {
     let status = response.status();
     let retry_after = retry_after(&response);
+    let date = response.headers().get(DATE).cloned();
     let mut body = response.into_body();
     let body = if status.is_success() {
         let whole = http_body_util::Limited::new(body, LARGEST_ANSWER).collect();
@@ -204,6 +214,7 @@ pub(super) async fn whole(response: Response<Body>) -> Result<Reply, CallError> 
         status: status.as_u16(),
         body,
         retry_after,
+        date,
     })
 }
 

@@ -332,6 +332,7 @@ mod tests {
             status: 429,
             body: body.into(),
             retry_after: Some(Duration::from_secs(5)),
+            date: None,
         };
         let status = refused(br#"{"kind": "Status"}"#);
         lane.listed("/apis/a/v1/gadgets", CallClass::Work, &status);

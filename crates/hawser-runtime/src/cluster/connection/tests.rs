@@ -113,7 +113,23 @@ fn patience(status: u16, body: &'static str, seconds: u64) -> Reply {
         status,
         body: Bytes::from_static(body.as_bytes()),
         retry_after: Some(Duration::from_secs(seconds)),
+        date: None,
     }
+}
+
+#[test]
+fn a_response_has_the_time_of_its_server() {
+    let at = |date: &'static str| {
+        let date = Some(http::HeaderValue::from_static(date));
+        let reply = Reply {
+            date,
+            ..patience(200, "{}", 0)
+        };
+        reply.time().map(|time| time.to_string())
+    };
+    let time = "2026-01-02T12:00:07Z".to_owned();
+    assert_eq!(at("Fri, 02 Jan 2026 12:00:07 GMT"), Some(time));
+    assert_eq!(at("yesterday"), None);
 }
 
 /// What the filter of a kube-apiserver says when it has too much to do.

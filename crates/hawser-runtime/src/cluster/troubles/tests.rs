@@ -296,7 +296,7 @@ fn failures_of_requests_are_told_without_what_was_sent() {
 }
 
 #[test]
-fn of_a_write_with_secret_contents_only_fields_and_missing_rights_are_told() {
+fn of_a_write_with_secret_contents_only_fields_rights_and_quotas_are_told() {
     let invalid = |said: &str| Failure::Invalid(said.to_owned());
     let forbidden = |said: &str| Failure::Forbidden(said.to_owned());
     let unavailable = |said: &str| Failure::Unavailable(said.to_owned());
@@ -320,6 +320,7 @@ fn of_a_write_with_secret_contents_only_fields_and_missing_rights_are_told() {
     for failure in [
         forbidden("secrets \"s\" is forbidden: User \"a\" cannot patch resource \"secrets\""),
         forbidden("secrets is forbidden: User \"a\" cannot create resource \"secrets\""),
+        forbidden("secrets \"s\" is forbidden: exceeded quota: q, requested: count/secrets=1"),
         unavailable("connection refused"),
         Failure::Conflict,
     ] {
