@@ -159,7 +159,7 @@ async fn explain_and_plan_show_who_changed_what(world: &World) -> Result<()> {
     ensure!(text.contains(line), "{text}");
     let (succeeds, text, stderr) = world.command(&["plan"]).await?;
     ensure!(!succeeds, "nothing would change: {text} {stderr}");
-    ensure!(text.contains("size: 1"), "{text}");
+    ensure!(text.contains("spec.fixed.size: 9 -> 1"), "{text}");
     let found = world.service.get(&stage.place(&copy)).await?;
     ensure!(found["spec"]["fixed"]["size"] == 9, "{}", found["spec"]);
     Ok(())

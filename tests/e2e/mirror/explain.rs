@@ -164,7 +164,7 @@ async fn the_command_tells_why_objects_of_a_robot_are_in_sync_or_not() -> Result
             &format!("  what to do    {advice}"),
             "  attempts      ",
             "    1. update status cloud Mission default/a\n       refused: ",
-            "phase: done",
+            r#"status: (none) -> {"phase":"done"}"#,
         ],
     );
     let list = pair.explain(&[]).await?;
