@@ -25,7 +25,7 @@ pub mod differences;
 pub mod progress;
 pub mod secrets;
 
-use differences::{Difference, made_by};
+use differences::{Differences, made_by};
 use secrets::SecretLinks;
 
 /// A write that is due.
@@ -37,7 +37,7 @@ pub struct DueWrite {
     pub change: Option<Value>,
     /// The fields that differ after the write; `None` for deletions, and if the object is not known. Of a creation, the
     /// fields that the server changes.
-    pub differences: Option<Vec<Difference>>,
+    pub differences: Option<Differences>,
     /// The answer of the server to the dry run, if it refuses, or why it would not be sent.
     pub refusal: Option<String>,
     /// Whether the brake would hold this deletion. Only plans say so.
@@ -67,6 +67,18 @@ pub struct Tried<'a, P, F> {
     pub cache: &'a Cache,
     /// Hold deletions, if there are any.
     pub brakes: Option<&'a BrakeRegistry>,
+    /// Whether the fields that a write changes are shown to anybody.
+    pub compares: bool,
+}
+
+/// What a pass would do.
+pub struct TriedWrites {
+    /// As after the writes.
+    pub report: Report,
+    /// In the order in which they would be sent.
+    pub due: Vec<DueWrite>,
+    /// Whether contents of Secrets are copied.
+    pub has_secrets: bool,
 }
 
 impl TrialLimits {
@@ -78,12 +90,8 @@ impl TrialLimits {
         }
     }
 
-    /// Runs a pass with dry runs. Returns the report as after the writes, and the writes in the order in which they
-    /// would be sent.
-    pub async fn run<P: PassDialect, F: Dialect>(
-        &self,
-        tried: Tried<'_, P, F>,
-    ) -> (Report, Vec<DueWrite>) {
+    /// Runs a pass with dry runs.
+    pub async fn run<P: PassDialect, F: Dialect>(&self, tried: Tried<'_, P, F>) -> TriedWrites {
         let (tenant, cache) = (tried.tenant, tried.cache);
         let reading = loop {
             if let Some(reading) = self
@@ -116,7 +124,11 @@ impl TrialLimits {
                 controller::clean(cache, keys, &mut outcome.reason);
             }
         }
-        (report, client.state.into_inner().due)
+        TriedWrites {
+            report,
+            due: client.state.into_inner().due,
+            has_secrets: secrets.has_links(),
+        }
     }
 }
 
@@ -281,7 +293,10 @@ impl<P: PassDialect, F: Dialect> Cluster for DryRunClient<'_, P, F> {
         let due = DueWrite {
             verb: request.verb(),
             object: key.clone(),
-            differences: change.as_ref().and_then(made),
+            differences: change
+                .as_ref()
+                .filter(|_| self.tried.compares)
+                .and_then(made),
             change: change.map(|change| secrets.redacted(&key.kind, change)),
             refusal,
             held,

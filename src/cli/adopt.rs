@@ -128,7 +128,7 @@ fn adopt(args: AdoptArgs) -> Result<(String, ExitCode), AdoptFailed> {
         let text = args.output.show(human, || machine(&collisions));
         let code = if plan.fails() {
             ExitCode::FAILURE
-        } else if collisions.is_empty() {
+        } else if collisions.is_empty() && !plan.is_incomplete() {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(COLLIDES)
@@ -158,9 +158,9 @@ fn human(text: &mut String, collisions: &[Collision<'_>], objects: usize) {
             CollisionFate::Refused => format!("is refused: {}: {reason}", reason.code),
         };
         let _ = writeln!(text, "  adoption    {}", plain(&fate));
-        match differences.as_deref() {
+        match differences {
             None => {}
-            Some([]) => text.push_str("  equal\n"),
+            Some(none) if none.fields.is_empty() => text.push_str("  equal\n"),
             Some(differences) => {
                 text.push_str("  differs     existing -> desired\n");
                 write_differences(text, "    ", differences);
@@ -184,6 +184,7 @@ fn machine(collisions: &[Collision<'_>]) -> Value {
         let object = &explained.object;
         let differences = collision.differences.as_ref().map(|differences| {
             let all = differences
+                .fields
                 .iter()
                 .map(|one| json!({"path": one.path, "existing": one.before, "desired": one.after}));
             all.collect::<Vec<_>>()

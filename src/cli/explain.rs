@@ -34,7 +34,7 @@ use consumer::{Asked, ConsumerFailed};
 pub(super) use document::as_json;
 use mirror::{MirrorExplainArgs, MirrorExplainFailed};
 use placement::{PlacementArgs, PlacementFailed};
-use report::{Attempts, OutOfSync, by_reason, due_writes, known_reason, verdict};
+use report::{Attempts, OutOfSync, by_reason, due_writes, is_shown, known_reason, more, verdict};
 use sheet::{Cause, line};
 
 /// Explain why objects are in sync or not.
@@ -134,12 +134,16 @@ enum ExplainFailed {
     Explain(#[from] ExplainError),
 }
 
+/// The objects that are listed for each reason why they are not synced.
+const MOST_LEFT_ALONE: usize = 10;
+
 /// The content of the output.
 struct Findings {
     explained: Vec<Explained>,
     /// What the running agent knows of these objects.
     attempts: Attempts,
-    leader: Leader,
+    /// `None` if only the page shows that an agent runs.
+    leader: Option<Leader>,
     problems: Vec<ResourceProblem>,
 }
 
@@ -206,11 +210,23 @@ async fn find(args: ExplainArgs, progress: &ObjectProgress) -> Result<Findings, 
         let is_asked = is_one || one.reason().code == Code::Working;
         path_on_page(one).filter(|_| is_asked)
     });
-    let attempts = Attempts::ask(&args.page, &name, paths).await;
+    let mut attempts = Attempts::ask(&args.page, &name, paths).await;
+    for (number, _) in explained
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.has_secrets)
+    {
+        attempts.withhold(number);
+    }
+    let leader = match explainer.leader().await {
+        // An agent without leader election has no lease, but a page.
+        Leader::Missing if is_shown(&args.page, &name).await => None,
+        leader => Some(leader),
+    };
     Ok(Findings {
         explained,
         attempts,
-        leader: explainer.leader().await,
+        leader,
         problems: explainer.problems(),
     })
 }
@@ -251,22 +267,24 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
     } else {
         let reason = known_reason(explained.reason(), attempts);
         verdict(text, explained.is_in_step(), &reason, advice, attempts);
+        let differing = explained.drift.len();
+        if explained.is_in_step() && differing > 0 {
+            let but = format!("{differing} fields of the copy differ, and stay as they are");
+            line(text, "but", but);
+        }
     }
     let publisher = format!("PublishedResource {published_resource}");
     line(text, "published by", publisher);
     for pause in &explained.pauses {
         line(text, "paused", pause);
     }
-    if explained.filters.is_empty() {
-        line(text, "filter", "none");
-    }
-    for (field, matches) in &explained.filters {
-        let result = if *matches {
-            "passed"
+    for filter in &explained.filters {
+        let result = if filter.matches {
+            "passed".to_owned()
         } else {
-            "the labels do not match"
+            format!("the labels do not match {}", filter.selector)
         };
-        line(text, "filter", format!("{field}: {result}"));
+        line(text, "filter", format!("{}: {result}", filter.field));
     }
     if let Some(state) = &explained.state {
         let exists = if explained.has_state {
@@ -308,11 +326,12 @@ fn chain(text: &mut String, explained: &Explained, attempts: Option<&AttemptsOve
 
 /// The objects that are out of sync, by reason.
 fn overview(findings: &Findings) -> String {
-    let mut left_alone: BTreeMap<String, usize> = BTreeMap::new();
+    let mut left_alone: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let (mut out_of_sync, mut total) = (Vec::new(), 0);
     for (number, one) in findings.explained.iter().enumerate() {
         if let Some(why) = one.left_alone() {
-            *left_alone.entry(why.to_string()).or_default() += 1;
+            let of_reason = left_alone.entry(why.to_string()).or_default();
+            of_reason.push(title(one));
             continue;
         }
         total += 1;
@@ -325,8 +344,12 @@ fn overview(findings: &Findings) -> String {
         }
     }
     let mut text = by_reason(out_of_sync, total, "workspace", advice);
-    for (why, count) in left_alone {
-        let _ = writeln!(text, "not synced: {why} ({count})");
+    for (why, titles) in left_alone {
+        let _ = writeln!(text, "not synced: {why} ({})", titles.len());
+        for title in titles.iter().take(MOST_LEFT_ALONE) {
+            let _ = writeln!(text, "  {title}");
+        }
+        more(&mut text, titles.len(), MOST_LEFT_ALONE);
     }
     around(&mut text, findings);
     text
@@ -351,19 +374,18 @@ fn workspace(explained: &Explained) -> String {
 /// The lines that concern all objects.
 fn around(text: &mut String, findings: &Findings) {
     match &findings.leader {
-        Leader::Present { identity, renewed } => {
+        Some(Leader::Present { identity, renewed }) => {
             let (identity, seconds) = (plain(identity), renewed.as_secs());
             let _ = writeln!(
                 text,
                 "agent: {identity} leads, and renewed its lease {seconds} s ago"
             );
         }
-        // An agent without leader election has no lease, but a page.
-        Leader::Missing if findings.attempts.knows_one() => {}
-        Leader::Missing => text.push_str(
+        None => {}
+        Some(Leader::Missing) => text.push_str(
             "agent: no lease shows that one runs. Start one, unless it runs without leader election\n",
         ),
-        Leader::Unknown(why) => {
+        Some(Leader::Unknown(why)) => {
             let _ = writeln!(text, "agent: its lease cannot be read: {}", plain(why));
         }
     }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::explain::DueWrite;
-use crate::explain::differences::Difference;
+use crate::explain::differences::{Difference, Differences};
 use hawser_runtime::overview::plain;
 
 /// The number of fields that are printed of one object, and of characters of each value. Documents have all.
@@ -47,26 +47,28 @@ pub(super) fn yaml(value: &Value) -> String {
 }
 
 /// The fields that differ, each with both values.
-pub(super) fn write_differences(text: &mut String, indent: &str, differences: &[Difference]) {
+pub(super) fn write_differences(text: &mut String, indent: &str, differences: &Differences) {
+    let Differences { fields, more } = differences;
     for Difference {
         path,
         before,
         after,
-    } in differences.iter().take(MOST_FIELDS)
+    } in fields.iter().take(MOST_FIELDS)
     {
         let [before, after] = [before, after].map(|value| shown(value.as_ref()));
         let line = plain(&format!("{path}: {before} -> {after}"));
         let _ = writeln!(text, "{indent}{line}");
     }
-    if let Some(more @ 1..) = differences.len().checked_sub(MOST_FIELDS) {
+    let more = more + fields.len().saturating_sub(MOST_FIELDS);
+    if more > 0 {
         let _ = writeln!(text, "{indent}… and {more} more");
     }
 }
 
-pub(super) fn differences_json(differences: &[Difference]) -> Vec<Value> {
+pub(super) fn differences_json(differences: &Differences) -> Vec<Value> {
     let one =
         |one: &Difference| json!({"path": one.path, "before": one.before, "after": one.after});
-    differences.iter().map(one).collect()
+    differences.fields.iter().map(one).collect()
 }
 
 fn shown(value: Option<&Value>) -> String {
@@ -86,22 +88,26 @@ pub(super) fn write_change(text: &mut String, indent: &str, write: &DueWrite) {
     let Some(change) = &write.change else {
         return;
     };
-    let differences = write.differences.as_deref().unwrap_or_default();
-    if write.verb == "create" || differences.is_empty() {
+    let creates = write.verb == "create";
+    let differs = write.differences.as_ref();
+    let differs = differs.map(|differences| !differences.fields.is_empty());
+    if creates || differs != Some(true) {
         for line in yaml(change).lines() {
             let _ = writeln!(text, "{indent}{}", plain(line));
         }
     }
-    match &write.differences {
-        Some(none) if none.is_empty() && write.verb != "create" => {
+    match differs {
+        Some(false) if !creates => {
             let _ = writeln!(text, "{indent}the server would change nothing");
         }
-        Some(some) if !some.is_empty() && write.verb == "create" => {
+        Some(true) if creates => {
             let _ = writeln!(text, "{indent}the server would change");
         }
         _ => {}
     }
-    write_differences(text, indent, differences);
+    if let Some(differences) = &write.differences {
+        write_differences(text, indent, differences);
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +118,7 @@ mod tests {
     use hawser_sync::{Scope, Side};
     use kube_lang::object::Gvk;
 
-    fn told(verb: &'static str, differences: Option<Vec<Difference>>) -> String {
+    fn told(verb: &'static str, differences: Option<Differences>) -> String {
         let kind = Arc::new(Gvk::new("example.com", "v1", "Thing"));
         let write = DueWrite {
             verb,
@@ -127,13 +133,16 @@ mod tests {
         text
     }
 
-    fn differences(count: usize, before: &Value) -> Vec<Difference> {
+    fn differences(count: usize, before: &Value) -> Differences {
         let one = |number| Difference {
             path: format!("spec.f{number}"),
             before: Some(before.clone()),
             after: None,
         };
-        (0..count).map(one).collect()
+        Differences {
+            fields: (0..count).map(one).collect(),
+            more: 0,
+        }
     }
 
     #[test]
@@ -143,8 +152,8 @@ mod tests {
         let one = Some(differences(1, &json!(1)));
         assert_eq!(told("patch", one.clone()), "  spec.f0: 1 -> (none)\n");
         let nothing = format!("{change}  the server would change nothing\n");
-        assert_eq!(told("patch", Some(Vec::new())), nothing);
-        assert_eq!(told("create", Some(Vec::new())), change);
+        assert_eq!(told("patch", Some(Differences::default())), nothing);
+        assert_eq!(told("create", Some(Differences::default())), change);
         let more = format!("{change}  the server would change\n  spec.f0: 1 -> (none)\n");
         assert_eq!(told("create", one), more);
     }

@@ -191,7 +191,7 @@ fn verdict(plan: &ChangePlan) -> String {
     };
     let mut verdict = format!("{subject} would change");
     let WriteCounts { refused, held, .. } = plan.total();
-    let unplanned = plan.resources.iter().map(|one| one.unplanned).sum();
+    let unplanned: usize = plan.resources.iter().map(|one| one.unplanned).sum();
     for (count, what) in [
         (refused, "refused"),
         (held, "held"),
@@ -200,6 +200,9 @@ fn verdict(plan: &ChangePlan) -> String {
         if count > 0 {
             let _ = write!(verdict, ", {count} {what}");
         }
+    }
+    if unplanned == 0 && plan.is_incomplete() {
+        verdict += ", as far as objects can be listed";
     }
     verdict
 }
@@ -237,21 +240,19 @@ pub(super) fn of_resource(text: &mut String, resource: &ResourceChange) {
     for warning in &resource.warnings {
         let _ = writeln!(text, "  warning: {}", plain(warning));
     }
-    if resource.is_incomplete() {
-        let count = match resource.unplanned {
-            0 => "some".to_owned(),
-            count => count.to_string(),
-        };
-        let unlisted: Vec<_> = resource.unlisted.iter().map(String::as_str).collect();
-        let why = if unlisted.is_empty() {
-            "servers did not answer in time".to_owned()
-        } else {
-            format!("these cannot be listed: {}", unlisted.join("; "))
-        };
+    if resource.unplanned > 0 {
+        let count = resource.unplanned;
         let _ = writeln!(
             text,
-            "  the plan leaves out {count} of its objects, because {}",
-            plain(&why)
+            "  the plan leaves out {count} of its objects, because servers did not answer"
+        );
+    }
+    if !resource.unlisted.is_empty() {
+        let unlisted: Vec<_> = resource.unlisted.iter().map(String::as_str).collect();
+        let _ = writeln!(
+            text,
+            "  the plan leaves out what depends on this, which is not known: {}",
+            plain(&unlisted.join("; "))
         );
     }
 }
@@ -282,12 +283,18 @@ fn of_object(text: &mut String, explained: &Explained) {
     let refused: Vec<_> = explained
         .links
         .iter()
-        .filter(|link| link.reason.code.class() == Class::Refused)
+        .filter(|link| {
+            let class = link.reason.code.class();
+            class == Class::Refused || explained.is_unknown() && class == Class::Retry
+        })
         .collect();
     if explained.due.is_empty() && refused.is_empty() {
         return;
     }
     let _ = writeln!(text, "{}", title(explained));
+    for pause in &explained.pauses {
+        let _ = writeln!(text, "  paused: {}", plain(pause));
+    }
     for link in refused {
         let reason = plain(&link.reason.to_string());
         let _ = writeln!(text, "  ! {}: {reason}", link.reason.code);
@@ -403,6 +410,7 @@ mod tests {
             drift: Vec::new(),
             adopts: false,
             links: vec![link],
+            has_secrets: false,
             due: vec![due],
         };
         let resource = ResourceChange {

@@ -1,5 +1,6 @@
 //! The fields in which two states of an object differ. Pure.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -16,27 +17,34 @@ pub struct Difference {
     pub after: Option<Value>,
 }
 
+/// The fields that differ, as far as there is room for them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Differences {
+    pub fields: Vec<Difference>,
+    /// The number of other fields that differ.
+    pub more: usize,
+}
+
+/// The number of fields. Consumers decide how many there are, and how long the names on their paths are.
+const MOST: usize = 500;
+/// The bytes of a path.
+const LONGEST_PATH: usize = 512;
+
 /// The differences between two states of an object of this kind.
 pub fn differences(
     kind: &Arc<Gvk>,
     secrets: &SecretLinks,
     before: &Map<String, Value>,
     after: &Map<String, Value>,
-) -> Vec<Difference> {
-    let mut found = Vec::new();
-    compare("", before, after, &mut found);
-    for Difference {
-        path,
-        before,
-        after,
-    } in &mut found
-    {
-        let field = path.split(['.', '[']).next().unwrap_or_default();
-        for value in [before, after].into_iter().flatten() {
-            secrets.redact(kind, field, value);
-        }
-    }
-    found
+) -> Differences {
+    let mut comparison = Comparison {
+        kind,
+        secrets,
+        path: Vec::new(),
+        found: Differences::default(),
+    };
+    comparison.compare(before, after);
+    comparison.found
 }
 
 /// What a write changes: the object as it is now, or as it is created, and as the server would store it. If the server
@@ -47,7 +55,7 @@ pub(super) fn made_by(
     now: Option<&Object>,
     answer: &Answer,
     secrets: &SecretLinks,
-) -> Option<Vec<Difference>> {
+) -> Option<Differences> {
     let before = match request {
         Request::Create { object, .. } => object,
         _ => now.filter(|now| !now.is_fragment())?,
@@ -80,40 +88,67 @@ fn without_bookkeeping(object: Value) -> Map<String, Value> {
     object
 }
 
-fn compare(
-    path: &str,
-    before: &Map<String, Value>,
-    after: &Map<String, Value>,
-    found: &mut Vec<Difference>,
-) {
-    let mut fields: Vec<_> = before.keys().chain(after.keys()).collect();
-    fields.sort();
-    fields.dedup();
-    for field in fields {
-        let path = step(path, field);
-        match (before.get(field), after.get(field)) {
-            (before, after) if before == after => {}
-            (Some(Value::Object(before)), Some(Value::Object(after))) => {
-                compare(&path, before, after, found);
+struct Comparison<'a> {
+    kind: &'a Arc<Gvk>,
+    secrets: &'a SecretLinks,
+    path: Vec<&'a str>,
+    found: Differences,
+}
+
+impl<'a> Comparison<'a> {
+    fn compare(&mut self, before: &'a Map<String, Value>, after: &'a Map<String, Value>) {
+        let mut fields: Vec<_> = before.keys().chain(after.keys()).collect();
+        fields.sort();
+        fields.dedup();
+        for field in fields {
+            self.path.push(field);
+            match (before.get(field), after.get(field)) {
+                (before, after) if before == after => {}
+                (Some(Value::Object(before)), Some(Value::Object(after))) => {
+                    self.compare(before, after);
+                }
+                _ if self.found.fields.len() >= MOST => self.found.more += 1,
+                (before, after) => {
+                    let shown = |value: Option<&Value>| {
+                        let mut value = value.cloned()?;
+                        let field = self.path.first().copied().unwrap_or_default();
+                        self.secrets.redact(self.kind, field, &mut value);
+                        Some(value)
+                    };
+                    let difference = Difference {
+                        path: shown_path(&self.path),
+                        before: shown(before),
+                        after: shown(after),
+                    };
+                    self.found.fields.push(difference);
+                }
             }
-            (before, after) => found.push(Difference {
-                path,
-                before: before.cloned(),
-                after: after.cloned(),
-            }),
+            self.path.pop();
         }
     }
 }
 
-/// The path of a field; a name with a dot is quoted.
-fn step(path: &str, field: &str) -> String {
-    if field.contains(['.', '[', '"']) {
-        format!("{path}[{field:?}]")
-    } else if path.is_empty() {
-        field.to_owned()
-    } else {
-        format!("{path}.{field}")
+/// The path of a field; a name with a dot is quoted. The end of a long one is cut.
+fn shown_path(fields: &[&str]) -> String {
+    let mut path = String::new();
+    for field in fields {
+        let field = start(field);
+        if field.contains(['.', '[', '"']) {
+            let _ = write!(path, "[{field:?}]");
+        } else if path.is_empty() {
+            field.clone_into(&mut path);
+        } else {
+            let _ = write!(path, ".{field}");
+        }
+        if path.len() > LONGEST_PATH {
+            return format!("{}…", start(&path));
+        }
     }
+    path
+}
+
+fn start(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_PATH)]
 }
 
 #[cfg(test)]
@@ -149,7 +184,8 @@ mod tests {
             let (before, after) = (shown(one.before), shown(one.after));
             format!("{} {before} {after}", one.path)
         };
-        found.into_iter().map(one).collect()
+        assert_eq!(found.more, 0);
+        found.fields.into_iter().map(one).collect()
     }
 
     #[test]
@@ -179,6 +215,21 @@ mod tests {
         let secrets = SecretLinks::default();
         let unknown = made_by(&request, &patch, None, &refused, &secrets);
         assert_eq!(unknown, None);
+    }
+
+    #[test]
+    fn many_fields_and_long_names_take_little_room() {
+        let of = |value: u64| {
+            let fields = (0..2000).map(|number| (format!("f{number:04}"), json!(value)));
+            let mut root = Map::new();
+            root.insert("ü".repeat(100_000), Value::Object(fields.collect()));
+            root
+        };
+        let kind = Arc::new(Gvk::new("example.com", "v1", "Thing"));
+        let found = differences(&kind, &SecretLinks::default(), &of(1), &of(2));
+        assert_eq!((found.fields.len(), found.more), (MOST, 2000 - MOST));
+        let longest = found.fields.iter().map(|one| one.path.len()).max();
+        assert!(longest.is_some_and(|longest| longest < 2 * LONGEST_PATH));
     }
 
     #[test]

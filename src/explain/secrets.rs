@@ -51,6 +51,11 @@ impl SecretLinks {
         is_secret
     }
 
+    /// Whether a link carries contents of Secrets.
+    pub(super) fn has_links(&self) -> bool {
+        !self.links.is_empty()
+    }
+
     /// The source of a link that carries contents of Secrets.
     pub(super) fn source(&self, link: &LinkId) -> Option<&Key> {
         self.links.get(link)
@@ -82,8 +87,10 @@ impl SecretLinks {
     pub(super) fn redact(&self, kind: &Arc<Gvk>, field: &str, value: &mut Value) {
         match value {
             _ if !self.hides(kind, field) => {}
+            // Null deletes a key.
             Value::Object(fields) => fields
                 .values_mut()
+                .filter(|value| !value.is_null())
                 .for_each(|value| *value = REDACTED.into()),
             // The deletion of the field.
             Value::Null => {}

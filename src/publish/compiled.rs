@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::crd::{Crd, CrdVersion};
-use super::filters::Filters;
+use super::filters::{FilterResult, Filters};
 use super::marks;
 use super::naming::{LocalScope, NamingError, NamingRules};
 use super::projection::Projected;
@@ -263,13 +263,9 @@ impl Compiled {
         self.filters.matches(object, namespace)
     }
 
-    /// The filters, each with whether it matches the object.
-    pub fn filter_results(
-        &self,
-        object: &Object,
-        namespace: Option<&Object>,
-    ) -> Vec<(&'static str, bool)> {
-        self.filters.results(object, namespace).collect()
+    /// Whether each part of the filter matches the object.
+    pub fn filter_results(&self, object: &Object, namespace: Option<&Object>) -> Vec<FilterResult> {
+        self.filters.results(object, namespace)
     }
 }
 

@@ -5,6 +5,17 @@ use kube_lang::selector::{Selector, SelectorError};
 
 use super::types::{Filter, LabelSelector};
 
+/// The field of the filter that needs the namespace of an object.
+pub const NAMESPACE_FILTER: &str = "spec.filter.namespace";
+
+/// Whether a part of a filter matches an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterResult {
+    pub field: &'static str,
+    pub selector: String,
+    pub matches: bool,
+}
+
 /// A compiled filter. An absent or empty part matches everything.
 #[derive(Clone, Debug)]
 pub struct Filters {
@@ -31,25 +42,34 @@ impl Filters {
 
     /// Whether the object is synchronized. A cluster-scoped object has no namespace labels.
     pub fn matches(&self, object: &Object, namespace: Option<&Object>) -> bool {
-        self.results(object, namespace).all(|(_, matches)| matches)
+        let matches = |selector: &Option<Selector>, of| {
+            let selector = selector.as_ref();
+            selector.is_none_or(|selector| are_matched(selector, of))
+        };
+        matches(&self.resource, Some(object)) && matches(&self.namespace, namespace)
     }
 
-    /// The fields with a selector, each with whether it matches.
-    pub fn results<'a>(
-        &'a self,
-        object: &'a Object,
-        namespace: Option<&'a Object>,
-    ) -> impl Iterator<Item = (&'static str, bool)> + 'a {
-        let selectors = [
+    /// Whether each selector matches.
+    pub fn results(&self, object: &Object, namespace: Option<&Object>) -> Vec<FilterResult> {
+        let of = |(field, selector, of): (_, &Option<Selector>, Option<&Object>)| {
+            let selector = selector.as_ref()?;
+            Some(FilterResult {
+                field,
+                selector: selector.to_string(),
+                matches: are_matched(selector, of),
+            })
+        };
+        let all = [
             ("spec.filter.resource", &self.resource, Some(object)),
-            ("spec.filter.namespace", &self.namespace, namespace),
+            (NAMESPACE_FILTER, &self.namespace, namespace),
         ];
-        selectors.into_iter().filter_map(|(field, selector, of)| {
-            let labels: Vec<_> = of.into_iter().flat_map(Object::labels).collect();
-            let matches = selector.as_ref()?.matches(labels.iter().copied());
-            Some((field, matches))
-        })
+        all.into_iter().filter_map(of).collect()
     }
+}
+
+fn are_matched(selector: &Selector, of: Option<&Object>) -> bool {
+    let labels: Vec<_> = of.into_iter().flat_map(Object::labels).collect();
+    selector.matches(labels.iter().copied())
 }
 
 #[cfg(test)]

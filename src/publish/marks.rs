@@ -37,7 +37,7 @@ pub const RELEASING: &str = "syncagent.kcp.io/releasing";
 const OWN_PREFIX: &str = "syncagent.kcp.io/";
 const CLAIMED_PREFIX: &str = "claimed.internal.apis.kcp.io/";
 const KCP_CLUSTER: &str = "kcp.io/cluster";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 const STRIPPED_METADATA: &[&str] = &[
     "creationTimestamp",

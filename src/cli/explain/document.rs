@@ -19,11 +19,11 @@ pub(super) fn machine(findings: &Findings) -> Value {
     let objects = findings.explained.iter().enumerate();
     let objects: Vec<_> = objects.map(with_attempts).collect();
     let leader = match &findings.leader {
-        Leader::Present { identity, renewed } => {
+        Some(Leader::Present { identity, renewed }) => {
             json!({"identity": identity, "renewedSecondsAgo": renewed.as_secs()})
         }
-        Leader::Missing => Value::Null,
-        Leader::Unknown(why) => json!({"problem": why}),
+        Some(Leader::Missing) | None => Value::Null,
+        Some(Leader::Unknown(why)) => json!({"problem": why}),
     };
     let problems = findings.problems.iter().map(|problem| {
         let ResourceProblem {
@@ -66,8 +66,13 @@ fn with_reason(explained: &Explained, reason: &Reason) -> Value {
         });
         json!({"path": drift::path(field), "mode": drift::mode(field.mode), "changedBy": by})
     });
-    let filters = explained.filters.iter();
-    let filters = filters.map(|(field, matches)| json!({"field": field, "matches": matches}));
+    let filters = explained.filters.iter().map(|filter| {
+        json!({"field": filter.field, "selector": filter.selector, "matches": filter.matches})
+    });
+    let mut reason = reason_json(reason, advice);
+    if explained.left_alone().is_some() {
+        reason["advice"] = Value::Null;
+    }
     let object = &explained.object;
     json!({
         "object": {
@@ -79,7 +84,7 @@ fn with_reason(explained: &Explained, reason: &Reason) -> Value {
         },
         "publishedResource": explained.published_resource,
         "inStep": explained.is_in_step(),
-        "reason": reason_json(reason, advice),
+        "reason": reason,
         "pauses": explained.pauses,
         "notSynced": explained.not_synced.as_ref().map(|why| {
             json!({"why": why.to_string(), "advice": why.advice()})

@@ -17,7 +17,7 @@ use crate::mirror::advice::advice;
 use crate::mirror::agent::explain::{
     MirrorExplainError, MirrorExplained, MirrorExplainer, MirrorSelection, SideState,
 };
-use crate::mirror::options::OptionError;
+use crate::mirror::options::{MirrorOptions, OptionError};
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
 use hawser_runtime::overview::{AttemptsOverview, plain};
 use hawser_sync::Code;
@@ -81,8 +81,20 @@ pub(super) async fn run(args: MirrorExplainArgs) -> Result<String, MirrorExplain
         namespace: args.object_namespace,
     };
     let options = args.mirror.given().check()?;
-    let progress = ObjectProgress::default();
-    let explainer = shown(&progress, Box::pin(MirrorExplainer::begin(options))).await?;
+    let is_one = selection.name.is_some();
+    let finding = Box::pin(find(options, selection, &args.page));
+    let findings = shown(&ObjectProgress::default(), finding).await?;
+    let human = if is_one { each } else { overview };
+    let output = args.output;
+    Ok(output.show(|| human(&findings), || machine(&findings)))
+}
+
+async fn find(
+    options: MirrorOptions,
+    selection: MirrorSelection,
+    page: &str,
+) -> Result<MirrorFindings, MirrorExplainError> {
+    let explainer = MirrorExplainer::begin(options).await?;
     let explained = explainer.explain(&selection).await?;
     let robot = explainer.robot().to_owned();
     let is_one = selection.name.is_some();
@@ -90,16 +102,13 @@ pub(super) async fn run(args: MirrorExplainArgs) -> Result<String, MirrorExplain
         let is_asked = is_one || one.reason.code == Code::Working;
         path_on_page(one, &robot).filter(|_| is_asked)
     });
-    let attempts = Attempts::ask(&args.page, &robot, paths).await;
-    let findings = MirrorFindings {
+    let attempts = Attempts::ask(page, &robot, paths).await;
+    Ok(MirrorFindings {
         robot,
         explained,
         attempts,
         problems: explainer.problems(),
-    };
-    let human = if is_one { each } else { overview };
-    let output = args.output;
-    Ok(output.show(|| human(&findings), || machine(&findings)))
+    })
 }
 
 /// The object on the mirror's page, if it is out of sync.

@@ -11,7 +11,7 @@ use crate::cli::output::{differences_json, write_change};
 use crate::explain::DueWrite;
 use hawser_runtime::overview::fetch::fetch;
 use hawser_runtime::overview::site::ObjectPath;
-use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, Role, plain, span};
+use hawser_runtime::overview::{AttemptsOverview, ObjectAnswer, Overview, Role, plain, span};
 use hawser_sync::reason::Class;
 use hawser_sync::{Code, Key, Reason};
 
@@ -40,11 +40,15 @@ impl Attempts {
     ) -> Self {
         let (mut attempts, mut asked) = (Self::default(), 0);
         for object in objects {
-            let Some(object) = object.filter(|_| asked < MOST_ASKED) else {
+            let Some(object) = object else {
                 attempts.known.push(None);
                 continue;
             };
             asked += 1;
+            if asked > MOST_ASKED {
+                attempts.problem = Some(format!("only {MOST_ASKED} objects were asked about"));
+                return attempts;
+            }
             let answer = match fetch::<ObjectAnswer>(page, &object.to_string()).await {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -68,14 +72,24 @@ impl Attempts {
         attempts
     }
 
+    /// Removes what a server said about an object with contents of Secrets.
+    pub(super) fn withhold(&mut self, number: usize) {
+        if let Some(Some(known)) = self.known.get_mut(number) {
+            let is_ours = Code::named(&known.code).is_some_and(|code| {
+                matches!(
+                    code,
+                    Code::Held | Code::Paused | Code::Contested | Code::CacheLimitExceeded
+                )
+            });
+            if !is_ours {
+                known.detail.clear();
+            }
+        }
+    }
+
     /// The attempts of the object with this number.
     pub(super) fn of(&self, number: usize) -> Option<&AttemptsOverview> {
         self.known.get(number)?.as_ref()
-    }
-
-    /// Whether the process knows one of the objects.
-    pub(super) fn knows_one(&self) -> bool {
-        self.known.iter().any(Option::is_some)
     }
 
     /// The line about what is unknown.
@@ -88,6 +102,12 @@ impl Attempts {
             );
         }
     }
+}
+
+/// Whether a page shows that this process runs.
+pub(super) async fn is_shown(page: &str, name: &str) -> bool {
+    let overview = fetch::<Overview>(page, "/overview.json").await;
+    overview.is_ok_and(|overview| overview.name == name)
 }
 
 /// The reason of an object. Dry runs do not show what a due write waits for, such as an approval or the end of a contest;
@@ -244,7 +264,7 @@ pub(super) fn by_reason(
 }
 
 /// The line about those that are not shown.
-fn more(text: &mut String, all: usize, shown: usize) {
+pub(super) fn more(text: &mut String, all: usize, shown: usize) {
     if all > shown {
         let left = all - shown;
         let _ = writeln!(text, "  … and {left} more, which -o json shows");
@@ -261,7 +281,8 @@ pub(super) fn due_json(due: &[DueWrite]) -> Vec<Value> {
             "verb": write.verb,
             "object": write.object.to_string(),
             "change": write.change,
-            "differences": write.differences.as_ref().map(|all| differences_json(all)),
+            "differences": write.differences.as_ref().map(differences_json),
+            "moreDifferences": write.differences.as_ref().map_or(0, |all| all.more),
             "refusal": write.refusal,
             "held": write.held,
         })

@@ -325,12 +325,17 @@ impl MirrorExplainer {
                 router: &**syncer,
                 cache: &syncer.cache,
                 brakes: None,
+                compares: true,
             };
-            let (report, writes) = self.limits.run(tried).await;
-            let reasons = report.outcomes.into_iter().map(|outcome| outcome.reason);
+            let writes = self.limits.run(tried).await;
+            let reasons = writes
+                .report
+                .outcomes
+                .into_iter()
+                .map(|outcome| outcome.reason);
             let worst = reasons.max_by_key(|reason| reason.code.class());
             reason = worst.unwrap_or(reason);
-            due = writes;
+            due = writes.due;
         }
         if is_left(&due) && reason.code.class() == Class::Settled {
             reason = Code::Working.into();

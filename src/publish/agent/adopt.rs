@@ -10,7 +10,7 @@ use super::explain::Explainer;
 use super::explained::{DueWrite, Explained};
 use super::plan::ChangePlan;
 use super::publication::Publication;
-use crate::explain::differences::{Difference, differences};
+use crate::explain::differences::{Differences, differences};
 use crate::explain::secrets::SecretLinks;
 use crate::publish::marks;
 use crate::publish::memory;
@@ -31,7 +31,7 @@ pub struct Collision<'p> {
     /// The object in the place of the copy, if the pass found it.
     pub taken: Option<Key>,
     /// The differences between this object and what the agent would copy; `None` if they are not known.
-    pub differences: Option<Vec<Difference>>,
+    pub differences: Option<Differences>,
 }
 
 /// What becomes of an object in the place of a copy.
@@ -168,7 +168,7 @@ fn from_desired(
     rules: &ObjectRules,
     source: &Object,
     existing: &Object,
-) -> Option<Vec<Difference>> {
+) -> Option<Differences> {
     if source.is_fragment() || existing.is_fragment() {
         return None;
     }

@@ -37,6 +37,8 @@ use kube_lang::object::{Gvk, Object};
 
 /// The time limit for finding kcp, and then for filling the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// The number of published resources that an error names.
+const MOST_INACTIVE: usize = 5;
 /// The number of objects that are explained concurrently.
 pub(super) const TOGETHER: usize = 16;
 
@@ -67,12 +69,23 @@ pub enum ExplainError {
         "the agent does not serve the PublishedResource {0}: its labels do not match --published-resource-selector"
     )]
     NotSelected(String),
-    #[error("no active PublishedResource has the kind {kind} on either side; kinds: {known}")]
-    KindUnknown { kind: String, known: String },
-    #[error("no active PublishedResource has the kind {kind}. {inactive}")]
-    KindInactive { kind: String, inactive: String },
-    #[error("{kind} {name} is neither in a bound workspace nor a copy on the service cluster")]
-    NotFound { kind: String, name: String },
+    #[error(
+        "no active PublishedResource has the kind {kind} on either side; kinds: {known}{inactive}"
+    )]
+    KindUnknown {
+        kind: String,
+        known: String,
+        /// Sentences about published resources that do not run, each after a full stop.
+        inactive: String,
+    },
+    #[error(
+        "{kind} {name} is neither in a bound workspace nor a copy on the service cluster{inactive}"
+    )]
+    NotFound {
+        kind: String,
+        name: String,
+        inactive: String,
+    },
     #[error("{0} on the service cluster is no copy of this agent")]
     NoCopy(String),
 }
@@ -116,7 +129,8 @@ impl Leader {
             .as_str()
             .and_then(|time| time.parse().ok());
         let seconds = spec["leaseDurationSeconds"].as_u64().unwrap_or_default();
-        let age = renewed.map(|renewed| now.duration_since(renewed).unsigned_abs());
+        // The clock of the leader may be ahead.
+        let age = renewed.map(|renewed| now.max(renewed).duration_since(renewed).unsigned_abs());
         match age {
             Some(renewed) if !identity.is_empty() && renewed.as_secs() <= seconds => {
                 Self::Present {
@@ -205,7 +219,7 @@ impl Explainer {
         problems
     }
 
-    /// The published resources of a kind that do not run, and why, as sentences.
+    /// The published resources of a kind that do not run, and why, as sentences after a full stop.
     fn inactive(&self, kind: &str) -> String {
         let stored = self.agent.publishing.published.table().all();
         let inactive = stored.iter().filter_map(|(_, object)| {
@@ -213,9 +227,9 @@ impl Explainer {
         });
         let told = inactive.map(|one| {
             let Inactive { name, why, .. } = one;
-            format!("The PublishedResource {name} is not active: {why}")
+            format!(". The PublishedResource {name} is not active: {why}")
         });
-        told.collect::<Vec<_>>().join(". ")
+        told.take(MOST_INACTIVE).collect()
     }
 
     /// The leader, according to the Lease.
@@ -283,10 +297,11 @@ impl Explainer {
         };
         let selected = self.select(selection, cluster.as_deref());
         match selected {
-            Err(ExplainError::NotFound { kind, name }) if cluster.is_none() => {
-                Err(match self.of_nobody(selection, &name).await {
+            Err(not_found @ ExplainError::NotFound { .. }) if cluster.is_none() => {
+                let name = selection.name.as_deref().unwrap_or_default();
+                Err(match self.of_nobody(selection, name).await {
                     Some(object) => ExplainError::NoCopy(object),
-                    None => ExplainError::NotFound { kind, name },
+                    None => not_found,
                 })
             }
             selected => selected,
@@ -372,13 +387,6 @@ impl Explainer {
         }
         let kind = || selection.kind.clone().unwrap_or_default();
         if !has_kind {
-            let inactive = self.inactive(&kind());
-            if !inactive.is_empty() {
-                return Err(ExplainError::KindInactive {
-                    kind: kind(),
-                    inactive,
-                });
-            }
             let known = publications.iter().flat_map(|publication| {
                 [&publication.remote_kind, &publication.local_kind].map(|kind| kind.kind.clone())
             });
@@ -387,12 +395,14 @@ impl Explainer {
             return Err(ExplainError::KindUnknown {
                 kind: kind(),
                 known,
+                inactive: self.inactive(&kind()),
             });
         }
         if let (true, Some(name)) = (selected.is_empty(), &selection.name) {
             return Err(ExplainError::NotFound {
                 kind: kind(),
                 name: name.clone(),
+                inactive: self.inactive(&kind()),
             });
         }
         let with_publication = |id: SubjectId| {

@@ -4,6 +4,7 @@ use std::fmt;
 
 pub use crate::explain::DueWrite;
 use crate::explain::is_left;
+use crate::publish::filters::FilterResult;
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
 use hawser_sync::reason::Class;
@@ -19,8 +20,8 @@ pub struct Explained {
     pub path: Option<String>,
     /// The pauses in force. Writes that they hold are still listed as due.
     pub pauses: Vec<String>,
-    /// The filters, each with whether it matches the object.
-    pub filters: Vec<(&'static str, bool)>,
+    /// The filters, as far as their results are known.
+    pub filters: Vec<FilterResult>,
     pub not_synced: Option<Exclusion>,
     /// The state Secret of the object.
     pub state: Option<Key>,
@@ -34,9 +35,11 @@ pub struct Explained {
     pub links: Vec<ExplainedLink>,
     /// The writes that are due, in the order in which they would be sent.
     pub due: Vec<DueWrite>,
+    /// Whether contents of Secrets are copied, so that servers' words may quote them.
+    pub has_secrets: bool,
 }
 
-/// Why the agent does not sync an object, whatever it contains.
+/// Why the agent does not sync an object at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exclusion {
     /// This field leaves the object out.
@@ -67,6 +70,12 @@ impl Explained {
     /// Whether nothing is left to do for the agent.
     pub fn is_settled(&self) -> bool {
         !is_left(&self.due) && self.reason().code.class() == Class::Settled
+    }
+
+    /// Whether a pass cannot see something that decides about its writes.
+    pub fn is_unknown(&self) -> bool {
+        let mut links = self.links.iter();
+        self.due.is_empty() && links.any(|link| link.reason.code.class() == Class::Retry)
     }
 
     /// Why the agent leaves the object as it is. It takes back what it made for an object that a filter leaves out now.

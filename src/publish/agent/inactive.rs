@@ -41,15 +41,17 @@ impl Inactive {
         } else if !synchronizes(object) {
             "spec.synchronization is disabled".to_owned()
         } else {
-            match agent
-                .publishing
-                .change_of(name, None, 0)
-                .problems
-                .join("; ")
-            {
-                problems if problems.is_empty() => "its condition Ready has the reason".to_owned(),
-                problems => problems,
+            let publishing = &agent.publishing;
+            let mut problems = publishing.change_of(name, None, 0).problems;
+            if problems.is_empty() {
+                let known = publishing.known.lock();
+                let begun = known.get(name).and_then(|known| known.running.clone());
+                problems = begun.map(|begun| begun.unseen()).unwrap_or_default();
             }
+            if problems.is_empty() {
+                problems.push("it has not started".to_owned());
+            }
+            problems.join("; ")
         };
         Some(Self {
             name: name.to_owned(),

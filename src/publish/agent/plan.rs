@@ -13,11 +13,13 @@ use tokio::time::{sleep, timeout};
 use super::explain::{ExplainError, Explainer, Selection, TOGETHER};
 use super::explained::{DueWrite, Explained};
 use super::export::WatchedExport;
+use super::inactive::Inactive;
 use super::process::{Agent, LOOK_ROUND};
 use super::publication::Publication;
 use super::publishing::Publishing;
 use crate::explain::progress::ObjectProgress;
 use crate::publish::export::{ExportedResource, merge};
+use crate::publish::marks::LAST_APPLIED;
 use crate::publish::ready::{Facts, SchemaFact};
 use hawser_sync::reason::Class;
 use hawser_sync::{Seen, Store as _};
@@ -28,9 +30,6 @@ pub(super) mod summary;
 /// The time limit for listing the objects of a changed published resource. Objects that no workspace serves yet are
 /// never listed.
 pub(super) const LISTED: Duration = Duration::from_secs(10);
-
-/// The annotation in which `kubectl apply` keeps what it applied.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The effect of changed published resources.
 #[derive(Debug)]
@@ -299,10 +298,16 @@ impl Explainer {
         let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
         let trials = self.trials_of_plan().await;
         progress.begin(selected.len());
-        let take = |found| {
+        let take = |found: Result<Explained, String>| {
             progress.step();
             match found {
-                Ok(explained) => objects.push(explained),
+                Ok(explained) => {
+                    if explained.is_unknown() {
+                        let name = explained.published_resource.clone();
+                        *unplanned.entry(name).or_default() += 1;
+                    }
+                    objects.push(explained);
+                }
                 Err(name) => *unplanned.entry(name).or_default() += 1,
             }
         };
@@ -311,13 +316,25 @@ impl Explainer {
             (&a.published_resource, &a.object).cmp(&(&b.published_resource, &b.object))
         });
         let publishing = &self.agent.publishing;
+        let published = publishing.objects();
+        let inactive = published.iter().filter_map(|object| {
+            Inactive::of(object, &self.agent, false).filter(|one| one.may_sync)
+        });
+        let inactive: Vec<_> = inactive.collect();
         let change = |name: &str| {
             let publication = awaited.iter().find(|one| *one.plan.name == *name);
             let count = unplanned.get(name).copied().unwrap_or_default();
-            publishing.change_of(name, publication.map(Arc::as_ref), count)
+            let mut change = publishing.change_of(name, publication.map(Arc::as_ref), count);
+            if let Some(inactive) = inactive.iter().find(|one| one.name == name)
+                && change.problems.is_empty()
+            {
+                change.unlisted.insert(inactive.why.clone());
+            }
+            change
         };
         let mut resources: Vec<_> = names.iter().map(|name| change(name)).collect();
         let others = awaited.iter().map(|one| &*one.plan.name);
+        let others = others.chain(inactive.iter().map(|one| &*one.name));
         let others = others.filter(|name| names.iter().all(|of_files| **of_files != **name));
         let incomplete = others.map(change).filter(ResourceChange::is_incomplete);
         resources.extend(incomplete);
@@ -378,8 +395,12 @@ impl ChangePlan {
     /// Whether nothing would change, and nothing would be refused or held, as far as the plan knows.
     pub fn is_quiet(&self) -> bool {
         let WriteCounts { refused, held, .. } = self.total();
-        let unplanned: usize = self.resources.iter().map(|one| one.unplanned).sum();
-        !self.changes() && refused + held + unplanned == 0
+        !self.changes() && refused + held == 0 && !self.is_incomplete()
+    }
+
+    /// Whether some objects may not be planned.
+    pub fn is_incomplete(&self) -> bool {
+        self.resources.iter().any(ResourceChange::is_incomplete)
     }
 
     /// The numbers by logical cluster, each with the path of the workspace if that is known.
@@ -404,9 +425,10 @@ impl ChangePlan {
 }
 
 impl ResourceChange {
-    /// Whether objects of it are not planned.
+    /// Whether objects of it may not be planned.
     pub fn is_incomplete(&self) -> bool {
-        self.unplanned > 0 || !self.unlisted.is_empty()
+        let is_stopped = !self.is_of_files && !self.problems.is_empty();
+        self.unplanned > 0 || !self.unlisted.is_empty() || is_stopped
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
 
+use super::explained::Explained;
 use super::export::WatchedExport;
 use super::passes::Passes;
 use super::plan::summary::{PlanHead, Summary};
@@ -182,7 +183,7 @@ impl Planner {
 
     async fn objects(&self, publication: &Arc<Publication>, summary: &mut Summary) {
         let trials = Trials::new(&self.passes, &self.router, &self.publishing).await;
-        let trials = trials.with_brakes(&self.publishing);
+        let trials = trials.with_brakes(&self.publishing).without_comparisons();
         let mut subjects: Vec<_> = publication
             .sources()
             .iter()
@@ -191,8 +192,11 @@ impl Planner {
         subjects.sort_unstable();
         let subjects = subjects.into_iter();
         let selected = subjects.map(|id| (Arc::clone(publication), id));
-        let take = |found| match found {
-            Ok(explained) => summary.add(&explained),
+        let take = |found: Result<Explained, String>| match found {
+            Ok(explained) => {
+                summary.unplanned += usize::from(explained.is_unknown());
+                summary.add(&explained);
+            }
             Err(_) => summary.unplanned += 1,
         };
         let until = Instant::now() + LONGEST_PLAN;

@@ -14,13 +14,14 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::approvals;
-use super::explained::{DueWrite, Exclusion, Explained, ExplainedLink};
+use super::explained::{Exclusion, Explained, ExplainedLink};
 use super::passes::{ObjectPass, Passes};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::Publishing;
 use super::router::PublishRouter;
 use super::share::Share;
-use crate::explain::{TrialLimits, Tried};
+use crate::explain::{TrialLimits, Tried, TriedWrites};
+use crate::publish::filters::NAMESPACE_FILTER;
 use crate::publish::marks::Remote;
 use crate::publish::memory;
 use crate::publish::rules::{PRIMARY, drift_policy};
@@ -53,6 +54,8 @@ pub(super) struct Trials {
     router: Arc<PublishRouter>,
     /// Of these trials only; `None` if deletions are not held.
     brakes: Option<Arc<BrakeRegistry>>,
+    /// Whether the fields that writes change are shown.
+    compares: bool,
     limits: TrialLimits,
 }
 
@@ -89,6 +92,7 @@ impl Trials {
             }),
             router: Arc::clone(router),
             brakes: None,
+            compares: true,
             limits: TrialLimits::new(),
         }
     }
@@ -98,6 +102,14 @@ impl Trials {
         let options = approvals::options(publishing.options.deletion_brake);
         Self {
             brakes: Some(BrakeRegistry::new(options, |_| {})),
+            ..self
+        }
+    }
+
+    /// Trials whose writes are only counted.
+    pub(super) fn without_comparisons(self) -> Self {
+        Self {
+            compares: false,
             ..self
         }
     }
@@ -171,19 +183,15 @@ impl Trials {
 
     /// An object without a pass: its workspace does not take part, or something that the pass needs is not known.
     fn untried(&self, publication: &Arc<Publication>, id: &SubjectId) -> Explained {
-        let passes = &self.passes;
-        if passes
-            .cache
-            .source(&passes.sides.kcp, &id.cluster)
-            .is_none()
-        {
+        let workspaces = &self.passes.workspaces;
+        if workspaces.are_nowhere() || workspaces.has_left(&id.cluster) {
             let mut explained = self.without_trial(publication, id, None);
             explained.not_synced = Some(Exclusion::Unbound);
             return explained;
         }
         let unlisted = Vec::from_iter(publication.unlisted());
         let why = if unlisted.is_empty() {
-            "its PublishedResource changes".to_owned()
+            "the APIBinding of its workspace is not bound or cannot be read".to_owned()
         } else {
             format!("cannot list {}", unlisted.join("; "))
         };
@@ -215,6 +223,7 @@ impl Trials {
             adopts: false,
             links: link.into_iter().collect(),
             due: Vec::new(),
+            has_secrets: false,
         }
     }
 
@@ -241,16 +250,22 @@ impl Trials {
             router: &*self.router,
             cache: &self.passes.cache,
             brakes: self.brakes.as_deref(),
+            compares: self.compares,
         };
-        let (report, due) = self.limits.run(tried).await;
+        let writes = self.limits.run(tried).await;
         // Later changes of these objects make another plan.
-        if publication.plan.plans_only && pass.note_related(&report) {
+        if publication.plan.plans_only && pass.note_related(&writes.report) {
             publication.note_change();
         }
-        Some(self.explained(&pass, report, due))
+        Some(self.explained(&pass, writes))
     }
 
-    fn explained(&self, pass: &ObjectPass, report: Report, due: Vec<DueWrite>) -> Explained {
+    fn explained(&self, pass: &ObjectPass, writes: TriedWrites) -> Explained {
+        let TriedWrites {
+            report,
+            due,
+            has_secrets,
+        } = writes;
         let (publication, id) = (&pass.publication, &pass.id);
         let drift = drifted(&report);
         let is_adoption = |(link, effect): &(Option<LinkId>, Effect)| {
@@ -287,20 +302,25 @@ impl Trials {
         });
         let kcp = &self.passes.sides.kcp;
         let namespace = id.namespace.as_deref().map(|namespace| {
-            self.present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
+            let scope = Scope::new(kcp, &namespace_kind(), &id.cluster);
+            self.passes.cache.get(&scope.key(None, namespace))
         });
-        let namespace = namespace.flatten();
+        let (namespace, is_known) = match namespace {
+            Some(Seen::Present(namespace)) => (Some(namespace), true),
+            Some(Seen::Unknown) => (None, false),
+            Some(Seen::Absent) | None => (None, true),
+        };
         let object = self.present(&pass.anchor);
-        let object = object.filter(|object| !object.in_deletion());
-        let filters = object.map_or_else(Vec::new, |object| {
+        let mut filters = object.map_or_else(Vec::new, |object| {
             let compiled = publication.compiled();
             compiled.filter_results(&object, namespace.as_deref())
         });
+        filters.retain(|filter| is_known || filter.field != NAMESPACE_FILTER);
         let plan = &publication.plan;
-        let left_out_by = filters.iter().find(|(_, matches)| !matches);
+        let left_out_by = filters.iter().find(|filter| !filter.matches);
         let not_synced = match left_out_by {
             _ if plan.plans_only => Some(Exclusion::PlansOnly(plan.name.clone())),
-            Some((field, _)) => Some(Exclusion::Filter(field)),
+            Some(filter) => Some(Exclusion::Filter(filter.field)),
             None => None,
         };
         Explained {
@@ -316,6 +336,7 @@ impl Trials {
             adopts,
             links,
             due,
+            has_secrets,
         }
     }
 }

@@ -179,6 +179,11 @@ impl Workspaces {
                 .any(|bindings| bindings.are_in(cluster))
     }
 
+    /// Whether the slice has no endpoints, as long as no workspace binds the API.
+    pub fn are_nowhere(&self) -> bool {
+        self.state.lock().endpoints.is_empty()
+    }
+
     /// The connection to a workspace; `None` if it is not bound.
     pub fn connection(&self, cluster: &str) -> Option<Connection> {
         let source = self.cache.source(&self.sides.kcp, cluster)?;

@@ -93,7 +93,9 @@ async fn an_object_that_a_filter_leaves_out_names_the_filter(world: &World) -> R
         .make(&stage.kind, "out", json!({"size": 1}))
         .await;
     let object = only(explain(world, &["gadget", "out"]).await?)?;
-    let filters = json!([{"field": "spec.filter.resource", "matches": false}]);
+    let filters = json!([
+        {"field": "spec.filter.resource", "selector": "sync=yes", "matches": false},
+    ]);
     ensure!(object["filters"] == filters, "{object:#}");
     ensure!(
         object["inStep"] == false && object["notSynced"]["why"].is_string(),
@@ -105,7 +107,8 @@ async fn an_object_that_a_filter_leaves_out_names_the_filter(world: &World) -> R
                    labels or spec.filter.resource";
     ensure!(text.contains(verdict), "{text}");
     let (_, text, _) = world.command(&["explain"]).await?;
-    let counts = "0 of 0 objects are out of sync\nnot synced: a filter leaves the object out (1)\n";
+    let counts = "0 of 0 objects are out of sync\nnot synced: a filter leaves the object out (1)\n  \
+                  Gadget default/out in workspace ";
     ensure!(text.starts_with(counts), "{text}");
     Ok(())
 }
@@ -197,7 +200,7 @@ async fn published_resources_that_do_not_run_are_named(world: &World) -> Result<
         world.change_published(name, patch).await?;
         eventually(SOON, why, async || {
             let (succeeds, _, stderr) = world.command(&["explain", "gadget", "lamp"]).await?;
-            let told = format!("The PublishedResource {name} is not active: ");
+            let told = format!(". The PublishedResource {name} is not active: ");
             ensure!(
                 !succeeds && stderr.contains(&told) && stderr.contains(why),
                 "{stderr}"

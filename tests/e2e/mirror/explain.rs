@@ -185,7 +185,8 @@ async fn the_command_tells_why_objects_of_a_robot_are_in_sync_or_not() -> Result
     merge(&pair.in_cloud, "a", json!({"spec": {"goal": "second"}})).await?;
     let marks = [&pair.cloud, &pair.robot].map(|side| side.requests().mark());
     let text = pair.explain(&["mission", "a"]).await?;
-    let diff = "    1. update robot Mission default/a\n         spec:\n           goal: second\n";
+    let diff =
+        "    1. update robot Mission default/a\n         spec.goal: \"first\" -> \"second\"\n";
     check(
         &text,
         &[

@@ -262,8 +262,10 @@ pub(super) fn withhold(failure: Failure) -> Failure {
             Failure::Invalid(said.unwrap_or(WITHHELD).to_owned())
         }
         Failure::Forbidden(said) if !is_about_limits(&said) => Failure::Forbidden(WITHHELD.into()),
-        Failure::Unavailable(said) if said.contains("denied the request") => {
-            Failure::Unavailable(WITHHELD.into())
+        // Without a status, there was no answer.
+        Failure::Unavailable(said) if said.starts_with("status ") => {
+            let status = said.split(": ").next().unwrap_or_default();
+            Failure::Unavailable(format!("{status}: {WITHHELD}"))
         }
         failure => failure,
     }

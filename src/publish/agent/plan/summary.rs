@@ -270,6 +270,7 @@ mod tests {
                 })
                 .into_iter()
                 .collect(),
+            has_secrets: false,
             due: vec![DueWrite {
                 verb,
                 object: key("service", "", name),

@@ -311,7 +311,7 @@ fn of_a_write_with_secret_contents_only_fields_rights_and_quotas_are_told() {
         invalid(denied),
         forbidden(denied),
         forbidden("secrets \"s\" is forbidden: policy denies hunter2"),
-        unavailable(denied),
+        unavailable(&format!("status 500: Internal error occurred: {denied}")),
     ] {
         let told = withhold(failure).to_string();
         assert!(told.ends_with("and are not shown"), "{told}");
