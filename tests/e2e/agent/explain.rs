@@ -1,6 +1,7 @@
 //! `hawser explain`: why objects are in step or not.
 
 use anyhow::{Context as _, Result, ensure};
+use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::{Value, json};
 use testbed::eventually;
 
@@ -419,6 +420,22 @@ async fn nothing_is_written_and_no_data_of_secrets_is_shown(world: &World) -> Re
     let shown = shown.context("no ConfigMap is due")?;
     ensure!(shown["change"]["data"]["k"] == "(hidden)", "{object:#}");
     ensure!(!object.to_string().contains("aHVudGVyMg"), "{object:#}");
+    // What the server says of it may quote the Secret.
+    let matcher = Matcher {
+        verb: Some("create".to_owned()),
+        resource: Some("configmaps".to_owned()),
+        ..Matcher::default()
+    };
+    let when = When::Before;
+    let refused = Fault::new(matcher, Action::Status { code: 500, when });
+    world.playground.faults().add(refused);
+    let object = only(explain(world, &["gadget", "lamp"]).await?)?;
+    world.playground.faults().clear();
+    let told = object["due"].to_string();
+    ensure!(
+        told.contains("status 500") && told.contains("are not shown"),
+        "{object:#}"
+    );
     let edit = json!({"spec": {"size": 2}});
     stage.team.patch(&stage.kind, "lamp", edit).await?;
     let mark = world.requests().mark();

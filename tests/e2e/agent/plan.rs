@@ -22,6 +22,7 @@ on_the_playground!(
     a_thousand_objects_do_what_was_planned,
     generated_changes_do_what_was_planned,
     planning_writes_nothing,
+    what_cannot_be_planned_counts_too,
     what_may_not_be_made_is_refused_in_the_plan,
 );
 
@@ -568,6 +569,30 @@ async fn a_change_that_is_refused_counts_as_one(world: &World) -> Result<()> {
     );
     let (_, text, _) = said(world, &[document], "human").await?;
     let verdict = "1 objects: nothing would change, 1 refused\n";
+    ensure!(text.ends_with(verdict), "{text}");
+    Ok(())
+}
+
+async fn what_cannot_be_planned_counts_too(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    nothing_to_plan(world, "before").await;
+    let ropes = world
+        .install(&super::definition(&world.group, "ropes", "Rope"))
+        .await?;
+    let wrong = json!({"naming": {"name": "{{ .Object.metadata.name | nothing }}"}});
+    let name = world.publish(&ropes, wrong).await?;
+    world.await_published(&name).await;
+    let (code, answer) = plan(world, &[]).await?;
+    let shown = &answer["publishedResources"][0];
+    ensure!(
+        code == 2 && shown["name"] == *name && shown["isOfFiles"] == false,
+        "{code}: {answer:#}"
+    );
+    let problems = shown["problems"].to_string();
+    ensure!(problems.contains("spec.naming.name"), "{answer:#}");
+    let (_, text, _) = said(world, &[], "human").await?;
+    let verdict = "objects: nothing would change, as far as objects can be listed\n";
     ensure!(text.ends_with(verdict), "{text}");
     Ok(())
 }
