@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use hawser_runtime::errors::chain;
 
@@ -103,6 +104,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     } else {
         2
     };
+    let is_top = is("top");
     match Cli::try_parse_from(args) {
         Ok(cli) => match cli.command {
             Command::Agent(args) => agent::run(*args),
@@ -129,6 +131,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // Writing the usage fails only when the terminal is gone; then nobody reads it anyway.
             let _ = error.print();
+            if is_top && error.kind() == ErrorKind::UnknownArgument {
+                let _ = writeln!(
+                    io::stderr(),
+                    "hawser top reads only the agent's page: leave out the flags of the agent, and set --page"
+                );
+            }
             if error.use_stderr() {
                 ExitCode::from(misread)
             } else {

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::agent_place::AgentPlace;
+use super::agent_place::{ANSWERED, AgentPlace, SlashInName, kind_and_name};
 use super::explain::title;
-use super::output::{Output, write_differences};
+use super::output::{Output, counted, warning, write_differences};
 use super::plan::{PlanFailed, changed, of_resource};
 use super::progress::shown;
 use crate::explain::progress::ObjectProgress;
@@ -18,7 +18,7 @@ use crate::publish::advice::advice;
 use crate::publish::agent::adopt::{Collision, CollisionFate};
 use crate::publish::agent::explain::{Explainer, Selection};
 use hawser_runtime::overview::plain;
-use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_runtime::process::logging;
 
 /// The exit code if objects are in the places of copies.
 const COLLIDES: u8 = 2;
@@ -77,13 +77,12 @@ enum AdoptFailed {
     NotDry,
     #[error(transparent)]
     Plan(#[from] PlanFailed),
+    #[error(transparent)]
+    Name(#[from] SlashInName),
 }
 
 pub(super) fn run(args: AdoptArgs) -> ExitCode {
-    let _ = logging::start(LogOptions {
-        format: LogFormat::Console,
-        verbosity: Verbosity::Warn,
-    });
+    let _ = logging::start_in_command(ANSWERED);
     match adopt(args) {
         Ok((text, code)) => {
             // A reader that is gone needs no answer.
@@ -99,9 +98,10 @@ fn adopt(args: AdoptArgs) -> Result<(String, ExitCode), AdoptFailed> {
         return Err(AdoptFailed::NotDry);
     }
     let changed = changed(&args.files)?;
+    let (kind, name) = kind_and_name(args.kind, args.name)?;
     let selection = Selection {
-        kind: args.kind,
-        name: args.name,
+        kind,
+        name,
         namespace: args.object_namespace,
         workspace: args.workspace,
     };
@@ -122,10 +122,16 @@ fn adopt(args: AdoptArgs) -> Result<(String, ExitCode), AdoptFailed> {
             for resource in &plan.resources {
                 of_resource(&mut text, resource);
             }
+            warning(&mut text, plan.other_agents.as_deref());
             human(&mut text, &collisions, plan.objects.len());
             text
         };
-        let text = args.output.show(human, || machine(&collisions));
+        let machine = || {
+            let mut document = machine(&collisions);
+            document["warning"] = json!(plan.other_agents);
+            document
+        };
+        let text = args.output.show(human, machine);
         let code = if plan.fails() {
             ExitCode::FAILURE
         } else if collisions.is_empty() && !plan.is_incomplete() {
@@ -170,8 +176,9 @@ fn human(text: &mut String, collisions: &[Collision<'_>], objects: usize) {
     let count = |wanted| collisions.iter().filter(|one| one.fate == wanted).count();
     let _ = writeln!(
         text,
-        "{} existing objects are in the places of copies of {objects} objects: {} would be adopted, {} waited for, {} refused",
-        collisions.len(),
+        "{} in the places of copies of {}: {} would be adopted, {} waited for, {} refused",
+        counted(collisions.len(), "existing object"),
+        counted(objects, "object"),
         count(CollisionFate::Adopted),
         count(CollisionFate::WaitedFor),
         count(CollisionFate::Refused)

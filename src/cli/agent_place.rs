@@ -7,6 +7,40 @@ use clap::Args;
 use super::hub::duration;
 use crate::publish::agent::options::{AgentOptions, FlagErrors, RawAgentArgs};
 
+/// The modules of the agent whose warnings the answers of commands contain: rules, schemas, and what cannot be listed.
+pub(super) const ANSWERED: &[&str] = &[
+    "hawser::publish::agent::publishing",
+    "hawser::publish::agent::related",
+    "hawser_runtime::cluster::feed",
+];
+
+/// A name that no object has.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{name:?} is no name, because it has a slash: give the namespace with -n, and the object as KIND NAME or KIND/NAME"
+)]
+pub(super) struct SlashInName {
+    name: String,
+}
+
+/// Kind and name of an object, which may be one argument, as for kubectl.
+pub(super) fn kind_and_name(
+    kind: Option<String>,
+    name: Option<String>,
+) -> Result<(Option<String>, Option<String>), SlashInName> {
+    let (kind, name) = match (kind, name) {
+        (Some(both), None) => match both.split_once('/') {
+            Some((kind, name)) => (Some(kind.to_owned()), Some(name.to_owned())),
+            None => (Some(both), None),
+        },
+        given => given,
+    };
+    match name {
+        Some(name) if name.contains('/') => Err(SlashInName { name }),
+        name => Ok((kind, name)),
+    }
+}
+
 /// The flags of the agent.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
@@ -64,5 +98,26 @@ impl AgentPlace {
             ..RawAgentArgs::default()
         };
         Ok(given.check()?.options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_and_name_may_be_one_argument_and_a_name_has_no_slash() {
+        let read = |kind: &str, name: Option<&str>| {
+            kind_and_name(Some(kind.to_owned()), name.map(str::to_owned)).ok()
+        };
+        let pair = |kind: &str, name: &str| Some((Some(kind.to_owned()), Some(name.to_owned())));
+        assert_eq!(read("database/shop", None), pair("database", "shop"));
+        assert_eq!(read("database", Some("shop")), pair("database", "shop"));
+        assert_eq!(
+            read("database", None),
+            Some((Some("database".to_owned()), None))
+        );
+        assert_eq!(read("database", Some("default/shop")), None);
+        assert_eq!(read("database/default/shop", None), None);
     }
 }

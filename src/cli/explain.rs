@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::agent_place::AgentPlace;
-use super::output::Output;
+use super::agent_place::{ANSWERED, AgentPlace, SlashInName, kind_and_name};
+use super::output::{Output, warning};
 use super::progress::shown;
 use crate::explain::progress::ObjectProgress;
 use crate::publish::advice::advice;
@@ -19,7 +19,7 @@ use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
 use hawser_runtime::overview::site::{ObjectPath, PAGE_ADDRESS};
 use hawser_runtime::overview::{AttemptsOverview, plain};
-use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_runtime::process::logging;
 use hawser_sync::Code;
 use hawser_sync::reason::Class;
 
@@ -64,6 +64,10 @@ pub(super) struct ExplainArgs {
 
     /// Name of the object in its workspace, or of its copy on the service cluster
     name: Option<String>,
+
+    /// The rest, such as what follows a kubeconfig that stands alone.
+    #[arg(hide = true)]
+    more: Option<String>,
 
     /// Namespace of the object or copy [default: any]
     #[arg(short = 'n', long, value_name = "NAME")]
@@ -120,6 +124,12 @@ enum ExplainFailed {
     Consumer(#[from] ConsumerFailed),
     #[error("--consumer explains one object: add its KIND and NAME")]
     NoObject,
+    #[error(
+        "{0:?} is one argument too many: give KIND and NAME, and a kubeconfig as --consumer=FILE"
+    )]
+    TooMany(String),
+    #[error(transparent)]
+    Name(#[from] SlashInName),
     #[error(transparent)]
     Mirror(#[from] MirrorExplainFailed),
     #[error(
@@ -145,14 +155,12 @@ struct Findings {
     /// `None` if only the page shows that an agent runs.
     leader: Option<Leader>,
     problems: Vec<ResourceProblem>,
+    /// The warning that another agent was probably meant.
+    other_agents: Option<String>,
 }
 
 pub(super) fn run(args: ExplainArgs) -> ExitCode {
-    // What kcp lets wait is told.
-    let _ = logging::start(LogOptions {
-        format: LogFormat::Console,
-        verbosity: Verbosity::Warn,
-    });
+    let _ = logging::start_in_command(ANSWERED);
     let text = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -168,14 +176,18 @@ pub(super) fn run(args: ExplainArgs) -> ExitCode {
     }
 }
 
-async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
+async fn explained(mut args: ExplainArgs) -> Result<String, ExplainFailed> {
     match args.other {
         Some(OtherDialect::Placement(args)) => return Ok(placement::run(args).await?),
         Some(OtherDialect::Mirror(args)) => return Ok(mirror::run(*args).await?),
         None => {}
     }
+    if let Some(more) = args.more {
+        return Err(ExplainFailed::TooMany(more));
+    }
+    let (kind, name) = kind_and_name(args.kind.take(), args.name.take())?;
     if let Some(kubeconfig) = args.consumer {
-        let (Some(kind), Some(name)) = (args.kind, args.name) else {
+        let (Some(kind), Some(name)) = (kind, name) else {
             return Err(ExplainFailed::NoObject);
         };
         let asked = Asked {
@@ -185,7 +197,8 @@ async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
         };
         return Ok(consumer::run(&kubeconfig, asked, args.output).await?);
     }
-    let (output, is_one) = (args.output, args.name.is_some());
+    let (output, is_one) = (args.output, name.is_some());
+    (args.kind, args.name) = (kind, name);
     let progress = ObjectProgress::default();
     let findings = shown(&progress, Box::pin(find(args, &progress))).await?;
     let human = if is_one { each } else { overview };
@@ -204,7 +217,6 @@ async fn find(args: ExplainArgs, progress: &ObjectProgress) -> Result<Findings, 
     let options = agent.options()?;
     let name = options.agent_name.clone();
     let explainer = Explainer::begin(options, &[]).await?;
-    explainer.check_namespace().await?;
     let explained = explainer.explain(&selection, progress).await?;
     let paths = explained.iter().map(|one| {
         let is_asked = is_one || one.reason().code == Code::Working;
@@ -228,6 +240,7 @@ async fn find(args: ExplainArgs, progress: &ObjectProgress) -> Result<Findings, 
         attempts,
         leader,
         problems: explainer.problems(),
+        other_agents: explainer.other_agents(),
     })
 }
 
@@ -389,6 +402,7 @@ fn around(text: &mut String, findings: &Findings) {
             let _ = writeln!(text, "agent: its lease cannot be read: {}", plain(why));
         }
     }
+    warning(text, findings.other_agents.as_deref());
     for problem in &findings.problems {
         let (name, message) = (&problem.name, plain(&problem.message));
         let what = match &problem.condition {

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::agent_place::AgentPlace;
-use super::output::Output;
+use super::output::{Output, counted as numbered, warning};
 use super::progress::shown;
 use crate::explain::progress::ObjectProgress;
 use crate::publish::agent::options::FlagErrors;
@@ -157,12 +157,16 @@ fn listed(found: &Found) -> String {
     for (workspace, count) in &workspaces {
         let _ = writeln!(text, "{workspace}: {count}");
     }
+    warning(&mut text, found.other_agents.as_deref());
     let _ = writeln!(
         text,
-        "{} orphans of {} workspaces; {} workspaces bind the API",
-        found.orphans.len(),
-        workspaces.len(),
-        found.bound
+        "{} of {}; {} the API",
+        numbered(found.orphans.len(), "orphan"),
+        numbered(workspaces.len(), "workspace"),
+        match found.bound {
+            1 => "1 workspace binds".to_owned(),
+            bound => format!("{bound} workspaces bind"),
+        }
     );
     if !found.adopted.is_empty() {
         for copy in &found.adopted {
@@ -208,6 +212,7 @@ fn machine(found: &Found) -> Value {
         "adopted": all(&found.adopted),
         "withoutState": all(&found.without_state),
         "boundWorkspaces": found.bound,
+        "warning": found.other_agents,
     })
 }
 

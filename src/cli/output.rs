@@ -110,6 +110,19 @@ pub(super) fn write_change(text: &mut String, indent: &str, write: &DueWrite) {
     }
 }
 
+/// A number of things, in words.
+pub(super) fn counted(count: usize, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
+}
+
+/// The line about what may make an answer wrong.
+pub(super) fn warning(text: &mut String, warning: Option<&str>) {
+    if let Some(warning) = warning {
+        let _ = writeln!(text, "warning: {}", plain(warning));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

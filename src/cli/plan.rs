@@ -8,18 +8,18 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::agent_place::AgentPlace;
+use super::agent_place::{ANSWERED, AgentPlace};
 use super::check;
 use super::explain::{as_json, title};
 use super::manifest::ManifestError;
-use super::output::{Output, write_change};
+use super::output::{Output, counted, warning, write_change};
 use super::progress::shown;
 use crate::explain::progress::ObjectProgress;
 use crate::publish::agent::explain::{ExplainError, Explained, Explainer, Selection};
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
 use hawser_runtime::overview::plain;
-use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_runtime::process::logging;
 use hawser_sync::reason::Class;
 
 /// The exit code if something would change, or be refused or held, or is not known.
@@ -80,10 +80,7 @@ pub(super) enum PlanFailed {
 }
 
 pub(super) fn run(args: PlanArgs) -> ExitCode {
-    let _ = logging::start(LogOptions {
-        format: LogFormat::Console,
-        verbosity: Verbosity::Warn,
-    });
+    let _ = logging::start_in_command(ANSWERED);
     let output = args.output;
     match plan(args) {
         Ok(plan) => {
@@ -179,7 +176,9 @@ fn human(plan: &ChangePlan) -> String {
     if workspaces.len() > 1 {
         row(&plan.total(), "all");
     }
-    let _ = writeln!(text, "{} objects: {}", plan.objects.len(), verdict(plan));
+    warning(&mut text, plan.other_agents.as_deref());
+    let objects = counted(plan.objects.len(), "object");
+    let _ = writeln!(text, "{objects}: {}", verdict(plan));
     text
 }
 
@@ -355,6 +354,7 @@ fn machine(plan: &ChangePlan) -> Value {
         "objects": objects.collect::<Vec<_>>(),
         "workspaces": workspaces.collect::<Vec<_>>(),
         "total": numbers(&plan.total()),
+        "warning": plan.other_agents,
     })
 }
 
@@ -432,6 +432,7 @@ mod tests {
             resources: vec![resource],
             export,
             objects: vec![explained],
+            other_agents: None,
         };
         let text = human(&plan);
         assert!(text.contains("[2J"), "{text:?}");

@@ -18,6 +18,7 @@ use super::output::{Output, yaml};
 use super::progress::shown;
 use crate::explain::progress::ObjectProgress;
 use crate::publish::agent::options::{AgentOptions, FlagErrors};
+use crate::publish::agent::place::{PlaceError, check_place};
 use crate::publish::agent::process::{AgentError, Connections};
 use crate::publish::agent::review::{self, ReviewError, Reviewers};
 use crate::publish::agent::startup::{StartError, locate};
@@ -40,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// servers which of these rights the credentials lack, and prints what does not work without them.
 ///
 /// Exits with 0 if no right is missing, with 2 if one is, and with 1 after errors. If the rights for one
-/// PublishedResource cannot be known, the output has those for the others.
+/// PublishedResource cannot be known, no roles are printed, and --check checks those for the others.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(after_help = "Examples:
@@ -138,6 +139,12 @@ enum RbacFailed {
     Start(#[from] StartError),
     #[error(transparent)]
     Review(#[from] ReviewError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(
+        "no roles are printed, because the rights for these PublishedResources are not known: {0}"
+    )]
+    Incomplete(String),
 }
 
 /// Both servers.
@@ -168,6 +175,9 @@ async fn act(args: RbacArgs) -> Result<(String, ExitCode), RbacFailed> {
         .transpose()?;
     let (reviewers, export) = match &servers {
         Some(servers) => {
+            if args.check {
+                check_place(&servers.planes, &servers.options).await?;
+            }
             let (reviewers, export) = provider(servers).await?;
             (Some(reviewers), export)
         }
@@ -189,26 +199,27 @@ async fn act(args: RbacArgs) -> Result<(String, ExitCode), RbacFailed> {
         published,
         problems,
     } = published(&args, servers.as_ref()).await?;
+    // Roles that are applied replace those that exist: incomplete ones would take rights away.
+    if !args.check && !problems.is_empty() {
+        return Err(RbacFailed::Incomplete(problems.join("; ")));
+    }
     for problem in &problems {
         // Where there is no stderr nobody can be told.
         let _ = writeln!(io::stderr(), "hawser: {problem}");
     }
-    let whole = if problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    };
     let needed = rights::needed(&agent, &published);
     let needed: Vec<Right> = needed
         .into_iter()
         .filter(|right| args.side.is_none_or(|side| side.grantor() == right.grantor))
         .collect();
     match reviewers.filter(|_| args.check) {
-        None => Ok((manifests(&args, &needed), whole)),
+        None => Ok((manifests(&args, &needed), ExitCode::SUCCESS)),
         Some(reviewers) => {
             let lacking = reviewers.lacking(&needed).await?;
-            let code = if lacking.is_empty() || !problems.is_empty() {
-                whole
+            let code = if !problems.is_empty() {
+                ExitCode::FAILURE
+            } else if lacking.is_empty() {
+                ExitCode::SUCCESS
             } else {
                 ExitCode::from(LACKS)
             };

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
-use super::agent_place::AgentPlace;
-use super::output::{Output, yaml};
+use super::agent_place::{ANSWERED, AgentPlace, SlashInName, kind_and_name};
+use super::output::{Output, counted, warning, yaml};
 use super::plan::{PlanFailed, changed};
 use super::progress::shown;
 use crate::explain::progress::ObjectProgress;
@@ -17,7 +17,7 @@ use crate::publish::agent::explain::Selection;
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::release::{Releasable, Release, ReleaseError, Releaser};
 use hawser_runtime::overview::plain;
-use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_runtime::process::logging;
 
 /// Stop syncing objects, and leave their copies where they are.
 ///
@@ -81,6 +81,8 @@ enum ReleaseFailed {
     #[error(transparent)]
     Files(#[from] PlanFailed),
     #[error(transparent)]
+    Name(#[from] SlashInName),
+    #[error(transparent)]
     Options(#[from] FlagErrors),
     #[error("starting the runtime")]
     Runtime(#[from] io::Error),
@@ -96,16 +98,21 @@ impl From<ReleaseError> for ReleaseFailed {
 
 type Released = Vec<(Releasable, Release)>;
 
+/// What was released, and the warning that another agent was probably meant.
+type Answer = (Released, Option<String>);
+
 pub(super) fn run(args: ReleaseArgs) -> ExitCode {
-    let _ = logging::start(LogOptions {
-        format: LogFormat::Console,
-        verbosity: Verbosity::Warn,
-    });
+    let _ = logging::start_in_command(ANSWERED);
     let (output, is_dry_run) = (args.output, args.dry_run);
     match release(args) {
-        Ok(released) => {
-            let human = || human(&released, is_dry_run);
-            let text = output.show(human, || machine(&released, is_dry_run));
+        Ok((released, other_agents)) => {
+            let human = || human(&released, other_agents.as_deref(), is_dry_run);
+            let machine = || {
+                let mut document = machine(&released, is_dry_run);
+                document["warning"] = json!(other_agents);
+                document
+            };
+            let text = output.show(human, machine);
             // A reader that is gone needs no answer.
             let _ = io::stdout().write_all(text.as_bytes());
             if released.iter().any(|(_, one)| one.problem.is_some()) {
@@ -118,11 +125,12 @@ pub(super) fn run(args: ReleaseArgs) -> ExitCode {
     }
 }
 
-fn release(args: ReleaseArgs) -> Result<Released, ReleaseFailed> {
+fn release(args: ReleaseArgs) -> Result<Answer, ReleaseFailed> {
     let gone = changed(&args.files)?;
+    let (kind, name) = kind_and_name(args.kind, args.name)?;
     let selection = Selection {
-        kind: args.kind,
-        name: args.name,
+        kind,
+        name,
         namespace: args.object_namespace,
         workspace: args.workspace,
     };
@@ -142,11 +150,11 @@ fn release(args: ReleaseArgs) -> Result<Released, ReleaseFailed> {
             released.push((object, release));
             progress.step();
         }
-        Ok(released)
+        Ok((released, releaser.other_agents()))
     }))
 }
 
-fn human(released: &Released, is_dry_run: bool) -> String {
+fn human(released: &Released, other_agents: Option<&str>, is_dry_run: bool) -> String {
     let mut text = String::new();
     for (object, release) in released {
         if release.writes.is_empty() && release.problem.is_none() && release.kept.is_empty() {
@@ -170,16 +178,19 @@ fn human(released: &Released, is_dry_run: bool) -> String {
     let count = |is: &dyn Fn(&Release) -> bool| released.iter().filter(|(_, one)| is(one)).count();
     let failed = count(&|one| one.problem.is_some());
     let done = count(&|one| one.problem.is_none() && !one.writes.is_empty());
+    warning(&mut text, other_agents);
     let verb = if is_dry_run { "would be" } else { "were" };
     let _ = match (done, failed) {
         (0, 0) => writeln!(
             text,
-            "nothing to do: none of {all} objects has a mark of this agent"
+            "nothing to do: none of {} has a mark of this agent",
+            counted(all, "object")
         ),
-        (_, 0) => writeln!(text, "{done} of {all} objects {verb} released"),
+        (_, 0) => writeln!(text, "{done} of {} {verb} released", counted(all, "object")),
         _ => writeln!(
             text,
-            "{done} of {all} objects {verb} released, {failed} not: mend the reasons, and repeat the command"
+            "{done} of {} {verb} released, {failed} not: mend the reasons, and repeat the command",
+            counted(all, "object")
         ),
     };
     text

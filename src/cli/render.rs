@@ -304,6 +304,10 @@ fn show(
         .map(|projected| schema::publish(&projected.crd, "agent"))
         .transpose()?;
     let memory = subject.memory.as_ref().map(|place| place.key.to_string());
+    // The agent compares content, and writes it with the kind of the copy.
+    let mut content = desired.as_value().clone();
+    content["apiVersion"] = placed.kind.api_version().into();
+    content["kind"] = placed.kind.kind.clone().into();
     Ok(RenderedObject {
         names: json!({
             "object": subject.anchor.to_string(),
@@ -313,7 +317,7 @@ fn show(
             "remote": compiled.types().remote.to_string(),
         }),
         schema: schema.map(|schema| schema.object),
-        content: desired.as_value().clone(),
+        content,
         marks: json!({
             "labels": marks.labels().collect::<std::collections::BTreeMap<_, _>>(),
             "annotations": marks.annotations().collect::<std::collections::BTreeMap<_, _>>(),

@@ -91,7 +91,7 @@ pub fn for_consumer(code: Code) -> ConsumerAdvice {
         Code::WaitingForNamespace => ("wait a moment", "find what holds the namespace of the copy"),
         Code::Held => ("wait for the provider", "approve the deletions"),
         Code::Paused => (
-            "wait until the pause ends, or remove its annotations syncagent.kcp.io/pause-…",
+            "wait until the pause ends: the service then takes the latest change. To end it now, remove its annotations syncagent.kcp.io/pause-…",
             "end the pause",
         ),
         Code::WaitingForOthers => (
@@ -140,7 +140,7 @@ pub fn for_consumer(code: Code) -> ConsumerAdvice {
         ),
         Code::StateNotKept => ("nest the object less deeply", "correct the mutation"),
         Code::MutationFailed => (
-            "check the values of the object",
+            "tell the provider, whose rule may be wrong. If the provider says so, correct the values of the object",
             "correct the mutation: hawser explain says why it fails",
         ),
         Code::NotLinked | Code::NamespaceClosed => (

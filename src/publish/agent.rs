@@ -65,6 +65,7 @@ pub mod orphans;
 mod overview;
 pub mod passes;
 mod pausing;
+pub mod place;
 pub mod plan;
 mod planning;
 pub mod process;

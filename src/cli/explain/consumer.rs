@@ -39,7 +39,11 @@ pub(super) struct Asked {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConsumerFailed {
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(ConfigError),
+    #[error(
+        "no configuration of the workspace: write --consumer=FILE, set KUBECONFIG, or create ~/.kube/config"
+    )]
+    Nowhere,
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("reading {what}")]
@@ -133,6 +137,16 @@ async fn served_kind(workspace: &Connection, name: &str) -> Result<ServedKind, C
             kind: name.to_owned(),
             known,
         }),
+    }
+}
+
+impl From<ConfigError> for ConsumerFailed {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            // Its message names the other side.
+            ConfigError::Nowhere => Self::Nowhere,
+            error => Self::Config(error),
+        }
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) fn machine(findings: &Findings) -> Value {
         "leader": leader,
         "pageProblem": findings.attempts.problem,
         "problems": problems.collect::<Vec<_>>(),
+        "warning": findings.other_agents,
     })
 }
 

@@ -282,7 +282,7 @@ impl WorkspaceView {
             return Some((holds, found));
         }
         let since = event?.since.to_string();
-        let text = "the service is paused for this object";
+        let text = "the provider has paused the service for this object. The service takes the latest change when the pause ends, and the workspace does not show when";
         let found = ConsumerFinding::of(Code::Paused, text).since(Some(&since));
         let found = ConsumerFinding {
             advice: None,
@@ -319,7 +319,7 @@ impl WorkspaceView {
         let found = ConsumerFinding::new("NotAccepted", Class::Waiting, text);
         let found = found.since(self.field("creationTimestamp"));
         let found = found
-            .advice("wait a moment. If nothing changes, ask the provider which objects it serves");
+            .advice("wait a moment. If nothing changes, ask the provider which objects it serves, and which labels its filters want");
         Some(
             found.provider(
                 "check that an agent runs, that the PublishedResource has neither the mode Plan nor disabled synchronization, and that its filters do not leave the object out",

@@ -19,20 +19,20 @@ use super::inactive::Inactive;
 use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
 use super::passes::Passes;
+use super::place::{PlaceError, cached_other_agents, check_place, first_of};
 use super::plan;
 use super::process::{Agent, AgentError, Connections};
 use super::publication::{Publication, SubjectId};
 use super::share::Share;
-use super::startup::{SLICES, StartError, in_workspace, locate};
+use super::startup::{StartError, in_workspace, locate};
 use super::trial::{DriftFinding, Trials};
 use crate::explain::is_of_kind;
 use crate::explain::progress::ObjectProgress;
 use crate::publish::marks::{self, Remote};
-use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
+use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::{collection, segment};
 use hawser_runtime::process::lease::Fence;
-use hawser_sync::Key;
 use kube_lang::object::{Gvk, Object};
 
 /// The time limit for finding kcp, and then for filling the caches.
@@ -49,10 +49,12 @@ pub enum ExplainError {
     Agent(#[from] AgentError),
     #[error("kcp did not show the APIExportEndpointSlice {0} and its APIExport within 60 seconds")]
     KcpSilent(String),
-    #[error("there is no APIExportEndpointSlice {0} in the workspace of --kcp-kubeconfig")]
-    NoSlice(String),
-    #[error("the namespace {0} of --namespace does not exist on the service cluster")]
-    NoNamespace(String),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(
+        "no workspace {asked:?} binds the API, and no copy is of it; bound workspaces: {bound}"
+    )]
+    NotBound { asked: String, bound: String },
     #[error("the objects were not listed within 60 seconds: {0}")]
     Unlisted(String),
     #[error("looking up the workspace {path}: name its logical cluster instead")]
@@ -159,7 +161,7 @@ impl Explainer {
         let metrics = AgentMetrics::new();
         // The fence stays closed: every request that is not a dry run is refused before it is sent.
         let planes = Connections::of_command(&options, &metrics.metrics, &Fence::closed())?;
-        check_slice(&planes, &options.slice).await?;
+        check_place(&planes, &options).await?;
         let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;
@@ -181,7 +183,6 @@ impl Explainer {
             return Err(ExplainError::Unlisted(unseen(&agent)));
         }
         let trials = Trials::new(&passes, &agent.router, &agent.publishing).await;
-        warn_of_other_agents(&agent);
         Ok(Self {
             agent,
             passes,
@@ -253,14 +254,9 @@ impl Explainer {
         }
     }
 
-    /// Checks the namespace of the agent. Without it, every object would seem to lack the namespace of its copy.
-    pub async fn check_namespace(&self) -> Result<(), ExplainError> {
-        let namespace = &self.agent.options.namespace;
-        let path = format!("/api/v1/namespaces/{namespace}");
-        if is_absent(&self.planes.service, path).await {
-            return Err(ExplainError::NoNamespace(namespace.clone()));
-        }
-        Ok(())
+    /// The warning that another agent was probably meant.
+    pub fn other_agents(&self) -> Option<String> {
+        cached_other_agents(&self.agent)
     }
 
     /// Explains the selected objects.
@@ -333,15 +329,34 @@ impl Explainer {
 
     /// The logical cluster of a workspace.
     pub(super) async fn cluster_of(&self, workspace: &str) -> Result<String, ExplainError> {
-        if !workspace.contains(':') && workspace != "root" {
-            return Ok(workspace.to_owned());
-        }
-        in_workspace(&self.planes.kcp, workspace)
-            .await?
-            .map_err(|source| ExplainError::Workspace {
+        let cluster = if !workspace.contains(':') && workspace != "root" {
+            workspace.to_owned()
+        } else {
+            let found = in_workspace(&self.planes.kcp, workspace).await?;
+            found.map_err(|source| ExplainError::Workspace {
                 path: workspace.to_owned(),
                 source: Box::new(source),
-            })
+            })?
+        };
+        let running = self.agent.dispatch.running();
+        let is_of = |object: &Object| object.label(marks::CLUSTER) == Some(&*cluster);
+        let has_rest = |publication: &Arc<Publication>| {
+            let states = publication.states().map(|states| states.all());
+            let rest = states.into_iter().flatten().chain(publication.copies());
+            rest.into_iter().any(|(_, object)| is_of(&object))
+        };
+        if !self.agent.workspaces.has_left(&cluster) || running.values().any(has_rest) {
+            return Ok(cluster);
+        }
+        let bound = self.agent.workspaces.engaged_clusters();
+        let bound = bound.iter().map(|one| match self.trials.path_of(one) {
+            Some(path) => format!("{path} ({one})"),
+            None => one.to_string(),
+        });
+        Err(ExplainError::NotBound {
+            asked: workspace.to_owned(),
+            bound: first_of(bound.collect()),
+        })
     }
 
     pub(super) fn select(
@@ -410,37 +425,6 @@ impl Explainer {
             Some((Arc::clone(publication), id))
         };
         Ok(selected.into_iter().filter_map(with_publication).collect())
-    }
-}
-
-/// An agent waits for its slice. Here, its name is more likely to be wrong.
-async fn check_slice(planes: &Connections, slice: &str) -> Result<(), ExplainError> {
-    if is_absent(&planes.kcp, format!("{SLICES}/{slice}")).await {
-        return Err(ExplainError::NoSlice(slice.to_owned()));
-    }
-    Ok(())
-}
-
-async fn is_absent(plane: &Connection, path: String) -> bool {
-    let found = plane.ask(Call::get(path)).await;
-    found.is_err_and(|error| error.code() == Some(404))
-}
-
-/// Warns if all copies are another agent's: its name was probably meant.
-fn warn_of_other_agents(agent: &Agent) {
-    let (own, running) = (&agent.options.agent_name, agent.dispatch.running());
-    let copies = running
-        .values()
-        .flat_map(|publication| publication.copies());
-    let name = |(_, copy): (Key, Arc<Object>)| copy.label(marks::AGENT_NAME).map(str::to_owned);
-    let names: BTreeSet<String> = copies.filter_map(name).collect();
-    if names.contains(own) {
-        return;
-    }
-    for other in names {
-        tracing::warn!(
-            "no copy belongs to the agent {own:?}, but copies belong to {other:?}: is --agent-name {other} meant?"
-        );
     }
 }
 

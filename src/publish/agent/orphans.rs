@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::options::AgentOptions;
+use super::place::{PlaceError, check_place, first_of, other_agents};
 use super::process::{AgentError, Connections};
 use super::publication::secret_kind;
 use super::schemas::{Manifest, PUBLISHED_RESOURCES};
@@ -43,6 +44,12 @@ const FRESH: Duration = Duration::from_secs(1);
 pub enum OrphansError {
     #[error(transparent)]
     AgentIdentity(#[from] AgentError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(
+        "no workspace with the logical cluster {asked:?} binds the API, and no copy is of it; bound workspaces: {bound}"
+    )]
+    NotBound { asked: String, bound: String },
     #[error("reading {what}")]
     Read {
         what: String,
@@ -103,6 +110,8 @@ pub struct Found {
     pub adopted: Vec<Orphan>,
     /// The number of workspaces that bind the API.
     pub bound: usize,
+    /// The warning that another agent was probably meant.
+    pub other_agents: Option<String>,
 }
 
 /// The fate of an orphan.
@@ -131,9 +140,23 @@ impl Search {
 
     /// The orphans of all workspaces, or of one.
     pub async fn find(&self, workspace: Option<&str>) -> Result<Found, OrphansError> {
+        check_place(&self.planes, &self.options).await?;
         // The copies are read before the bindings, so that a workspace that binds meanwhile counts as bound.
-        let (copies, states) = (self.copies().await?, self.states().await?);
+        let (copies, others) = self.copies().await?;
+        let states = self.states().await?;
         let bound = self.bound().await?;
+        if let Some(asked) = workspace
+            && !bound.contains(asked)
+            && copies.iter().all(|(_, copy, _)| copy.workspace != asked)
+            && states.iter().all(|(workspace, _)| workspace != asked)
+        {
+            return Err(OrphansError::NotBound {
+                asked: asked.to_owned(),
+                bound: first_of(bound.into_iter().collect()),
+            });
+        }
+        let has_none = copies.is_empty() && states.is_empty();
+        let other_agents = other_agents(&self.options.agent_name, &others).filter(|_| has_none);
         let is_asked = |cluster: &str| workspace.is_none_or(|only| only == cluster);
         let has_left = |cluster: &str| !bound.contains(cluster) && is_asked(cluster);
         let told: BTreeSet<_> = states.iter().map(|(_, state)| whose(state)).collect();
@@ -166,6 +189,7 @@ impl Search {
             without_state,
             adopted,
             bound: bound.len(),
+            other_agents,
         })
     }
 
@@ -245,8 +269,9 @@ impl Search {
         Ok(bound)
     }
 
-    /// The copies of all published kinds, and whether the policy leaves them where they are.
-    async fn copies(&self) -> Result<Vec<(OwnerLabels, Orphan, bool)>, OrphansError> {
+    /// The copies of all published kinds, and whether the policy leaves them where they are. If there are none, also the
+    /// names of the agents that have some.
+    async fn copies(&self) -> Result<(Vec<FoundCopy>, BTreeSet<String>), OrphansError> {
         let service = &self.planes.service;
         let discovery = Discovery::new(service.clone());
         let kind = Gvk::new("syncagent.kcp.io", "v1alpha1", "PublishedResource");
@@ -263,7 +288,7 @@ impl Search {
             let kind = (resource.api_group.clone(), resource.kind.clone());
             *kinds.entry(kind).or_default() |= releases;
         }
-        let mut copies = Vec::new();
+        let (mut copies, mut others) = (Vec::new(), BTreeSet::new());
         for ((group, name), releases) in kinds {
             let kind = discovery.kind(&group, &name).await?;
             let not_served = || OrphansError::NotServed {
@@ -281,8 +306,14 @@ impl Search {
                     copies.push((whose(&copy), found, is_released));
                 }
             }
+            if copies.is_empty() {
+                let all = format!("&labelSelector={}", marks::CLUSTER.replace('/', "%2F"));
+                let all = list(service, &gvk, &path, &all).await?;
+                let agents = all.iter().filter_map(|copy| copy.label(marks::AGENT_NAME));
+                others.extend(agents.map(str::to_owned));
+            }
         }
-        Ok(copies)
+        Ok((copies, others))
     }
 
     /// The states of this agent, with their workspaces.
@@ -362,6 +393,9 @@ impl Search {
         format!("&labelSelector={selector}")
     }
 }
+
+/// The owner of a copy, the copy, and whether the policy leaves it where it is.
+type FoundCopy = (OwnerLabels, Orphan, bool);
 
 /// The labels that name the object of a copy or of a state.
 type OwnerLabels = [Option<String>; 3];

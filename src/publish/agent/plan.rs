@@ -38,6 +38,8 @@ pub struct ChangePlan {
     pub export: ExportChange,
     /// All objects.
     pub objects: Vec<Explained>,
+    /// The warning that another agent was probably meant.
+    pub other_agents: Option<String>,
 }
 
 /// The effect on one published resource, of the files or with objects that cannot be planned.
@@ -342,6 +344,7 @@ impl Explainer {
             resources,
             export: self.export(),
             objects,
+            other_agents: self.other_agents(),
         })
     }
 

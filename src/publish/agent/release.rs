@@ -186,6 +186,11 @@ impl Releaser {
         })
     }
 
+    /// The warning that another agent was probably meant.
+    pub fn other_agents(&self) -> Option<String> {
+        self.explainer.other_agents()
+    }
+
     /// Releases an object, or finds the writes that this takes.
     pub async fn release(&self, one: &Releasable, is_dry_run: bool) -> Release {
         let mut release = Release::default();

@@ -568,7 +568,7 @@ async fn a_change_that_is_refused_counts_as_one(world: &World) -> Result<()> {
         "{code}: {answer:#}"
     );
     let (_, text, _) = said(world, &[document], "human").await?;
-    let verdict = "1 objects: nothing would change, 1 refused\n";
+    let verdict = "1 object: nothing would change, 1 refused\n";
     ensure!(text.ends_with(verdict), "{text}");
     Ok(())
 }

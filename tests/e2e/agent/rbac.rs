@@ -149,6 +149,10 @@ async fn what_is_not_served_hides_nothing_else(world: &World, kind: &Kind) -> Re
         code == 1 && problem.contains("Nothing") && answer["missing"] == json!([]),
         "{answer:#}"
     );
+    // Roles are applied: incomplete ones would take rights away.
+    let printed = rbac(world, &[]).await;
+    let why = printed.err().context("roles are printed")?.to_string();
+    ensure!(why.contains("no roles are printed"), "{why}");
     world.service.delete(&at).await?;
     Ok(())
 }

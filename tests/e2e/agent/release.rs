@@ -622,7 +622,7 @@ async fn what_is_of_another_agent_or_has_its_states_elsewhere_stays(world: &Worl
     disable(&stage).await?;
     let lamp = stage.team.get(&stage.kind, "lamp").await?;
     let one = ["gadget", "lamp"];
-    let (succeeds, answer) = release_elsewhere(world, &one, &["--namespace=elsewhere"]).await?;
+    let (succeeds, answer) = release_elsewhere(world, &one, &["--namespace=default"]).await?;
     ensure!(
         !succeeds && problem(&answer).contains("check --namespace"),
         "{answer:#}"
@@ -632,7 +632,7 @@ async fn what_is_of_another_agent_or_has_its_states_elsewhere_stays(world: &Worl
         !succeeds && problem(&answer).contains("another agent"),
         "{answer:#}"
     );
-    let other = ["--agent-name=other", "--namespace=elsewhere"];
+    let other = ["--agent-name=other", "--namespace=default"];
     let (succeeds, answer) = release_elsewhere(world, &one, &other).await?;
     let kept = &answer["objects"][0]["kept"][0]["reason"];
     ensure!(succeeds && *kept == "another agent syncs it", "{answer:#}");
@@ -641,7 +641,7 @@ async fn what_is_of_another_agent_or_has_its_states_elsewhere_stays(world: &Worl
     ensure!(stage.team.get(&stage.kind, "lamp").await? == lamp);
     // Without the copy, nothing says whose the finalizer is.
     world.service.delete(&stage.place(&copy)).await?;
-    let (_, answer) = release_elsewhere(world, &one, &["--namespace=elsewhere"]).await?;
+    let (_, answer) = release_elsewhere(world, &one, &["--namespace=default"]).await?;
     let kept = &answer["objects"][0]["kept"][0]["reason"];
     ensure!(
         *kept == "this agent has neither a state nor a copy of it",

@@ -83,7 +83,25 @@ pub fn start_into(
     options: LogOptions,
     sink: impl Write + Send + 'static,
 ) -> Result<(), SetGlobalDefaultError> {
-    tracing::subscriber::set_global_default(subscriber(options, sink))?;
+    begin(options, &[], sink)
+}
+
+/// The warnings of a command to its user, on stderr, except for those of modules whose problems are in its answer.
+pub fn start_in_command(answered: &[&'static str]) -> Result<(), SetGlobalDefaultError> {
+    let options = LogOptions {
+        format: LogFormat::Console,
+        verbosity: Verbosity::Warn,
+    };
+    begin(options, answered, io::stderr())
+}
+
+fn begin(
+    options: LogOptions,
+    silent: &[&'static str],
+    sink: impl Write + Send + 'static,
+) -> Result<(), SetGlobalDefaultError> {
+    let subscriber = subscriber(options, silent, sink);
+    tracing::subscriber::set_global_default(subscriber)?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let what = panic.payload_as_str().unwrap_or("no message");
@@ -99,15 +117,17 @@ pub fn fatal(message: &str, error: &dyn Error) {
 
 fn subscriber<W: Write + Send + 'static>(
     options: LogOptions,
+    silent: &[&'static str],
     sink: W,
 ) -> impl Subscriber + Send + Sync {
     let lines = Lines {
         options,
         sink: Arc::new(Mutex::new(sink)),
     };
-    Registry::default()
-        .with(lines)
-        .with(targets(options.verbosity))
+    Registry::default().with(lines).with(
+        targets(options.verbosity)
+            .with_targets(silent.iter().map(|module| (*module, LevelFilter::ERROR))),
+    )
 }
 
 /// The level filter of each target.

@@ -115,7 +115,7 @@ fn the_last_refusal_blocks_and_has_its_code_and_time() {
         event(Told::Synced, "", LATE),
     ];
     check(&told(events), None, "NotReported");
-    // Within a second, versions tell which was first, if anything does.
+    // Within a second, versions tell which was last, else the time of creation, else the number of occurrences.
     let numbered = |mut event: Value, version: &str| {
         event["metadata"]["resourceVersion"] = version.into();
         event
@@ -130,6 +130,38 @@ fn the_last_refusal_blocks_and_has_its_code_and_time() {
         event(Told::Refused, TOO_LARGE, LATE),
     ];
     check(&told(events), Some(false), "TooLarge");
+    let given = |mut later: Value, field: &str, value: Value| {
+        later[field] = value;
+        later
+    };
+    let taken =
+        "The object cannot be processed: an object of this name already exists in the service.";
+    let pair = |version: [&str; 2], field: &str, values: [Value; 2]| {
+        let [first, second] = values;
+        vec![
+            given(
+                numbered(event(Told::Refused, TOO_LARGE, LATE), version[0]),
+                field,
+                first,
+            ),
+            given(
+                numbered(event(Told::Refused, taken, LATE), version[1]),
+                field,
+                second,
+            ),
+        ]
+    };
+    let time = |text: &str| json!(text);
+    let (early, late) = ("2030-01-31T17:00:00.1Z", "2030-01-31T17:00:00.9Z");
+    for events in [
+        pair(["99", "100"], "count", [json!(7), json!(1)]),
+        pair(["a", "b"], "eventTime", [time(early), time(late)]),
+        pair(["a", "b"], "count", [json!(1), json!(2)]),
+    ] {
+        let reversed = events.iter().rev().cloned().collect();
+        check(&told(events), Some(false), "AdoptionRefused");
+        check(&told(reversed), Some(false), "AdoptionRefused");
+    }
 }
 
 /// The view after somebody changed the object.

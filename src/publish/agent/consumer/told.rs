@@ -18,9 +18,12 @@ pub(super) struct Event<'a> {
     pub(super) message: &'a str,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
-    /// The version of the event: times have seconds only.
-    version: Option<u64>,
+    /// What else tells which of two events is later: `last` has whole seconds only.
+    tie: LaterBy,
 }
+
+/// The version of an event, the time of its creation, and the number of its occurrences.
+type LaterBy = (Option<u64>, Option<Timestamp>, Option<u64>);
 
 /// The result of a pass that the service reported last.
 pub(super) struct LatestResult<'a> {
@@ -39,7 +42,7 @@ impl WorkspaceView {
         let all = self.events.as_deref().unwrap_or_default();
         let own = all.iter().filter(|event| self.is_own(event));
         let mut events: Vec<_> = own.filter_map(Event::read).collect();
-        events.sort_by_key(|event| Reverse((event.last, event.version, event.reason)));
+        events.sort_by_key(|event| Reverse((event.last, event.tie, event.reason)));
         events
     }
 
@@ -92,14 +95,14 @@ impl<'a> Event<'a> {
         let last = time(&event["series"]["lastObservedTime"])
             .or_else(|| time(&event["lastTimestamp"]))
             .or_else(made)?;
+        let version = event["metadata"]["resourceVersion"].as_str();
+        let version = version.and_then(|version| version.parse().ok());
         Some(Self {
             reason,
             message: event["message"].as_str().unwrap_or_default(),
             first,
             last,
-            version: event["metadata"]["resourceVersion"]
-                .as_str()
-                .and_then(|version| version.parse().ok()),
+            tie: (version, made(), event["count"].as_u64()),
         })
     }
 }

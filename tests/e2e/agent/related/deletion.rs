@@ -438,7 +438,7 @@ async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
     .await;
     let (fine, said) = orphans(world, &["list"]).await?;
     ensure!(
-        fine && said.contains("3 orphans of 1 workspaces; 1 workspaces bind"),
+        fine && said.contains("3 orphans of 1 workspace; 1 workspace binds"),
         "{said}"
     );
     let (_, json) = orphans(world, &["list", "--output=json"]).await?;
@@ -527,9 +527,10 @@ async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
 
 /// The option that removes all orphans of these workspaces.
 fn confirmation(list: &str, workspaces: &str) -> Result<String> {
-    let end = format!(" orphans of {workspaces};");
+    let end = format!(" of {workspaces};");
     let before = list.lines().find_map(|line| line.split_once(&*end));
-    let (number, _) = before.with_context(|| list.to_owned())?;
+    let (orphans, _) = before.with_context(|| list.to_owned())?;
+    let number = orphans.split(' ').next().unwrap_or_default();
     Ok(format!("--confirm={number}"))
 }
 
@@ -607,7 +608,7 @@ async fn an_adopted_object_that_is_to_be_released_is_no_orphan(world: &World) ->
     let (_, said) = orphans(world, &["list"]).await?;
     let told = "1 adopted objects are not removed, because of spec.safety.adoptedOnDelete";
     ensure!(said.contains(told), "{said}");
-    let confirm = confirmation(&said, "1 workspaces")?;
+    let confirm = confirmation(&said, "1 workspace")?;
     let (fine, said) = orphans(world, &["remove", &confirm]).await?;
     ensure!(fine, "{said}");
     let found = async |name: &str| -> Result<bool> {
@@ -690,7 +691,7 @@ async fn orphans_that_change_or_whose_workspace_binds_again_are_not_removed(
         ensure!(is_there(place).await? == stays, "{place}: {said}");
     }
     let (_, said) = orphans(world, &["list"]).await?;
-    ensure!(said.contains(" orphans of 1 workspaces"), "{said}");
+    ensure!(said.contains(" of 1 workspace"), "{said}");
     Ok(())
 }
 

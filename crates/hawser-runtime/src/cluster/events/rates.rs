@@ -22,8 +22,8 @@ const SWEEP: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     told: HashMap<u64, ReportedEvent>,
-    /// The objects whose last event told of a problem, and when that was.
-    troubled: HashMap<u64, Duration>,
+    /// The objects whose last event told of a problem.
+    troubled: HashMap<u64, ToldProblem>,
     /// The time at which each tenant's whole burst is available again.
     full_at: HashMap<Arc<str>, Duration>,
     quiet_until: HashMap<Arc<str>, Duration>,
@@ -37,6 +37,13 @@ struct ReportedEvent {
     since: Option<(u32, Duration)>,
 }
 
+/// The problem of an object that was told last.
+#[derive(Clone, Copy, Debug)]
+struct ToldProblem {
+    print: u64,
+    at: Duration,
+}
+
 /// The number of occurrences of an event, and the time since the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
@@ -46,7 +53,8 @@ pub(super) struct Counted {
 
 impl Rates {
     /// Whether to send an event of a tenant. The hash covers the object and the text. An event that begins or ends a
-    /// problem of its object is sent even if the same was sent a moment ago.
+    /// problem of its object, or tells of another one, is sent even if the same was sent a moment ago: the last event
+    /// has to be the one that holds.
     pub(super) fn allow(
         &mut self,
         tenant: &Arc<str>,
@@ -59,9 +67,10 @@ impl Rates {
             return None;
         }
         let turns = match trouble {
-            Some((object, true)) => {
-                !self.troubled.contains_key(&object) && self.troubled.len() < MOST
-            }
+            Some((object, true)) => match self.troubled.get(&object) {
+                Some(last) => last.print != print,
+                None => self.troubled.len() < MOST,
+            },
             Some((object, false)) => self.troubled.contains_key(&object),
             None => false,
         };
@@ -78,7 +87,7 @@ impl Rates {
         self.spend(tenant, now)?;
         match trouble {
             Some((object, true)) if turns || self.troubled.contains_key(&object) => {
-                self.troubled.insert(object, now);
+                self.troubled.insert(object, ToldProblem { print, at: now });
             }
             Some((object, false)) => {
                 self.troubled.remove(&object);
@@ -136,7 +145,7 @@ impl Rates {
             .retain(|_, told| now.saturating_sub(told.at) < SAME * 2);
         // A problem that lasts is told again within this time.
         self.troubled
-            .retain(|_, at| now.saturating_sub(*at) < SAME * 2);
+            .retain(|_, last| now.saturating_sub(last.at) < SAME * 2);
         self.full_at.retain(|_, at| *at > now);
         self.quiet_until.retain(|_, until| *until > now);
     }
@@ -194,10 +203,29 @@ mod tests {
     }
 
     #[test]
+    fn a_problem_that_returns_after_another_one_is_told_however_soon() {
+        let (mut rates, tenant) = (Rates::default(), "a".into());
+        let mut tell = |print, seconds| {
+            let told = rates.allow(&tenant, print, Some((7, true)), at(seconds));
+            told.is_some()
+        };
+        let (taken, failed) = (1, 2);
+        assert!(tell(taken, 1000));
+        assert!(tell(failed, 1000));
+        assert!(!tell(failed, 1000));
+        assert!(tell(taken, 1000));
+        assert!(!tell(taken, 1001));
+    }
+
+    #[test]
     fn too_many_problems_silence_nobody_and_make_nobody_louder() {
         let mut rates = Rates::default();
         for object in 0..MOST as u64 {
-            rates.troubled.insert(object, at(0));
+            let told = ToldProblem {
+                print: 0,
+                at: at(0),
+            };
+            rates.troubled.insert(object, told);
         }
         let (tenant, more) = ("a".into(), Some((u64::MAX, true)));
         assert!(rates.allow(&tenant, 1, more, at(1)).is_some());

@@ -35,7 +35,7 @@ impl Write for Closed {
 fn logged(format: LogFormat, verbosity: Verbosity, what: impl FnOnce()) -> Vec<String> {
     let paper = Paper::default();
     let options = LogOptions { format, verbosity };
-    tracing::subscriber::with_default(subscriber(options, paper.clone()), what);
+    tracing::subscriber::with_default(subscriber(options, &[], paper.clone()), what);
     let text = String::from_utf8(paper.0.lock().clone()).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));
     text.lines().map(str::to_owned).collect()
@@ -188,7 +188,7 @@ fn a_closed_stderr_ends_nothing() {
         verbosity: Verbosity::Info,
     };
     let mut passed = 0;
-    tracing::subscriber::with_default(subscriber(options, Closed), || {
+    tracing::subscriber::with_default(subscriber(options, &[], Closed), || {
         for _ in 0..3 {
             tracing::info!("into the void");
             passed += 1;
