@@ -337,7 +337,10 @@ impl World {
         let file = self.directory.path().join("kcp.kubeconfig");
         let url = format!("{}/clusters/root:org", self.playground.kcp_url());
         let own = self.playground.kubeconfig_at(&url, KCP_USER, "kcp-token");
-        fs::write(&file, own.to_string())?;
+        // Replaced whole: an agent that was just started may be reading it.
+        let whole = self.directory.path().join(unique("kcp.kubeconfig"));
+        fs::write(&whole, own.to_string())?;
+        fs::rename(&whole, &file)?;
         Ok(file)
     }
 
