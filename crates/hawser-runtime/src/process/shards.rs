@@ -172,7 +172,7 @@ impl ShardKeeper {
             format!("may not list leases in namespace {namespace}: grant list and delete on them")
         })?;
         let now = Instant::now();
-        self.view.leases.observe(leases, now);
+        self.view.observe(leases, now);
         self.problem.clear();
         let notes = self.view.notes(&self.options.identity, now);
         self.others.send_if_modified(|others| {
@@ -280,7 +280,7 @@ impl ShardKeeper {
     async fn clean(&self, now: Instant) -> Result<(), String> {
         let Some(lease) = self
             .view
-            .useless(now)
+            .useless(now, self.options.terms.duration)
             .filter(|_| self.options.leader.check().is_ok())
         else {
             return Ok(());
@@ -328,7 +328,7 @@ pub async fn await_no_shards(connection: &Connection, options: &ShardOptions) {
             // Roles of installations without shards have no right to list Leases.
             Ok(None) => return,
             Ok(Some(leases)) => {
-                view.leases.observe(leases, Instant::now());
+                view.observe(leases, Instant::now());
                 if !view.others_hold(Instant::now()) {
                     return;
                 }

@@ -319,6 +319,27 @@ async fn a_leader_without_shards_works_when_all_shards_are_released() {
     in_time(await_no_shards(&ground.service, &alone)).await;
 }
 
+#[tokio::test]
+async fn the_lease_of_a_held_shard_that_somebody_deletes_is_not_taken_at_once() {
+    let ground = Ground::start().await;
+    declare(&ground, "h_1", 2).await;
+    let first = Process::start(&ground, "h_1", 2, LONG);
+    until(|| first.held() == 2).await;
+    // It does not renew its Leases any more, which last.
+    first.keeper.abort();
+    let second = Process::start(&ground, "h_2", 2, LONG);
+    looks(&ground, "2", 1).await;
+    for shard in 0..2 {
+        let path = format!("{LEASES}/{NAME}.shard-{shard}");
+        let deleted = Call::delete(path, &json!({}));
+        ground.service.ask(deleted).await.unwrap();
+    }
+    looks(&ground, "2", 3).await;
+    assert_eq!(names(&ground).await.len(), 3);
+    assert_eq!(second.held(), 0);
+    second.leave().await;
+}
+
 /// Processes that come and go under faults, and what their fences say at the same moment.
 #[tokio::test]
 async fn whatever_happens_no_two_may_write_in_a_shard_at_the_same_time() {
