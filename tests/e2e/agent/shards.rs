@@ -12,7 +12,7 @@ use testbed::{Launch, Process, Signal, eventually};
 use super::SOON;
 use super::plane::Kind;
 use super::world::{Counted as _, PUBLISHED, REPLICAS, Team, World, shown};
-use kcp_playground::server::LoggedRequest;
+use kcp_playground::server::{Action, Fault, LoggedRequest, Matcher, When};
 
 on_the_playground!(
     no_two_replicas_write_to_a_workspace_whatever_happens_to_them,
@@ -20,6 +20,7 @@ on_the_playground!(
     another_number_of_shards_waits_until_the_old_shards_are_released,
     deletions_are_a_mass_among_the_workspaces_of_the_replica,
     deletions_that_are_held_stay_held_when_their_shard_moves,
+    changed_rules_wait_until_the_leader_has_published_their_schema,
     the_page_and_the_metrics_tell_which_shards_a_replica_has,
 );
 
@@ -582,6 +583,60 @@ async fn deletions_that_are_held_stay_held_when_their_shard_moves(world: &World)
     })
     .await;
     scene.approve(&mass, &ids).await
+}
+
+async fn changed_rules_wait_until_the_leader_has_published_their_schema(
+    world: &World,
+) -> Result<()> {
+    let (scene, replicas) = Scene::start(world, 2, 2).await?;
+    let both: Vec<&Replica> = replicas.iter().collect();
+    scene.await_spread(&both, 2).await;
+    for team in &scene.teams {
+        world.await_marker(&scene.kind, team).await;
+    }
+    let refused = Matcher {
+        verb: Some("create".to_owned()),
+        resource: Some("apiresourceschemas".to_owned()),
+        ..Matcher::default()
+    };
+    let refusal = Action::Status {
+        code: 500,
+        when: When::Before,
+    };
+    let faults = world.playground.faults();
+    faults.add(Fault::new(refused, refusal));
+    let change = json!({"spec": {
+        "projection": {"shortNames": ["gg"]},
+        "filter": {"resource": {"matchLabels": {"sync": "yes"}}},
+    }});
+    world.change_published(&scene.published, change).await?;
+    eventually(SOON, "the leader tries to publish the schema", async || {
+        let struck = faults.struck()[0];
+        ensure!(struck >= 3, "it has tried {struck} times");
+        Ok(())
+    })
+    .await;
+    // Without the label.
+    for team in &scene.teams {
+        world.await_marker(&scene.kind, team).await;
+    }
+    faults.clear();
+    world.await_conditions(&scene.published).await;
+    let left_out = async |team: &Team| -> Result<()> {
+        let (without, with) = (testbed::unique("without"), testbed::unique("with"));
+        team.make(&scene.kind, &without, json!({})).await;
+        let labelled = json!({"metadata": {"labels": {"sync": "yes"}}});
+        team.make(&scene.kind, &with, json!({})).await;
+        team.patch(&scene.kind, &with, labelled).await?;
+        world.await_copy(&scene.kind, team.of(&with)).await;
+        let copy = world.copy(&scene.kind, team.of(&without)).await?;
+        ensure!(copy.is_none(), "it is synced as before");
+        Ok(())
+    };
+    for team in &scene.teams {
+        eventually(SOON, "the filter counts", async || left_out(team).await).await;
+    }
+    Ok(())
 }
 
 async fn replicas_share_workspaces_with_the_rights_that_are_printed_for_shards(
