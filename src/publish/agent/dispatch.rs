@@ -1,6 +1,6 @@
 //! Maps watch events to queue entries.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -133,12 +133,15 @@ impl Dispatch {
         }
     }
 
-    /// This replica works on a shard from now on: queues all objects of its workspaces.
-    pub fn opened(&self, shard: usize) {
+    /// This replica works on these shards from now on: queues all objects of their workspaces.
+    pub fn opened(&self, shards: &BTreeSet<usize>) {
+        let is_meant = |id: &SubjectId| {
+            let shard = self.share.shard(&id.cluster);
+            shard.is_some_and(|shard| shards.contains(&shard))
+        };
         for publication in self.running().values() {
             for source in publication.synced_endpoints() {
                 let subjects = publication.subjects(&source, None).into_iter();
-                let is_meant = |id: &SubjectId| self.share.shard(&id.cluster) == Some(shard);
                 for id in subjects.filter(is_meant) {
                     self.add(id, Urgency::Initial);
                 }

@@ -71,6 +71,8 @@ pub struct Plan {
     pub uid: Arc<str>,
     pub name: String,
     pub compiled: Arc<Compiled>,
+    /// The name of the schema that belongs to the rules.
+    pub schema: String,
     pub local_resource: Arc<str>,
     pub remote_resource: Arc<str>,
     pub remote_is_namespaced: bool,

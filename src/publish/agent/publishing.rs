@@ -44,6 +44,7 @@ use hawser_runtime::controller::{
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
+mod elsewhere;
 
 /// The number of published resources that are reconciled concurrently.
 pub const WORKERS: usize = 8;
@@ -430,12 +431,10 @@ impl Publishing {
         let plans_only = manifest.spec.plans_only();
         let is_made_elsewhere = settled.mode == SchemaMode::Reads && !plans_only;
         let schema = if is_made_elsewhere && self.planned(name).is_none() {
-            let Some(recorded) = manifest.recorded.clone() else {
-                self.stop(name);
-                self.note(name, |known| known.member.progress = Progress::Pending);
-                return Outcome::Settled;
-            };
-            recorded
+            match self.recorded_schema(name, object, manifest, &settled) {
+                Some(recorded) => recorded,
+                None => return Outcome::Settled,
+            }
         } else {
             settled.schema.clone()
         };
@@ -548,6 +547,7 @@ impl Publishing {
             uid: manifest.uid.as_str().into(),
             name: name.to_string(),
             compiled,
+            schema: settled.schema,
             local_resource: settled.local_plural.into(),
             remote_resource: settled.remote_plural.into(),
             remote_is_namespaced: settled.remote_is_namespaced,

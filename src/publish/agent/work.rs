@@ -1,6 +1,6 @@
 //! The tasks of a running agent: passes over objects, and what the leader does beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -24,7 +24,7 @@ use super::sweep::Sweep;
 use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{Controller as PassController, SharedWatch, lifecycle};
-use hawser_runtime::process::shards::ShardChange;
+use hawser_runtime::process::shards::{MOST, ShardChange};
 
 /// A running agent.
 pub(super) struct Work {
@@ -133,17 +133,26 @@ impl Work {
         let (dispatch, publishing) = (Arc::clone(&self.dispatch), Arc::clone(&self.publishing));
         let (metrics, complete) = (Arc::clone(&self.metrics), Arc::clone(&self.complete));
         let following = async move {
-            while let Some(change) = changes.recv().await {
-                match change {
-                    ShardChange::Opened(shard) => {
-                        publishing.resume_holds(shard);
-                        dispatch.opened(shard);
-                        complete.notify_one();
+            let mut heard = Vec::new();
+            while changes.recv_many(&mut heard, MOST).await > 0 {
+                // Shards that are opened together need one look at all objects.
+                let mut opened = BTreeSet::new();
+                for change in heard.drain(..) {
+                    match change {
+                        ShardChange::Opened(shard) => {
+                            publishing.resume_holds(shard);
+                            opened.insert(shard);
+                        }
+                        ShardChange::Closed(shard) => {
+                            opened.remove(&shard);
+                            dispatch.closed(shard);
+                            publishing.leave_holds(shard);
+                        }
                     }
-                    ShardChange::Closed(shard) => {
-                        dispatch.closed(shard);
-                        publishing.leave_holds(shard);
-                    }
+                }
+                if !opened.is_empty() {
+                    dispatch.opened(&opened);
+                    complete.notify_one();
                 }
                 metrics.shards_held(dispatch.share.held().len());
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use testbed::link::{Link, Weather};
 use testbed::{Launch, Process, Signal, eventually};
@@ -12,13 +12,15 @@ use testbed::{Launch, Process, Signal, eventually};
 use super::SOON;
 use super::plane::Kind;
 use super::world::{Counted as _, PUBLISHED, REPLICAS, Team, World, shown};
-use kcp_playground::server::LoggedRequest;
+use kcp_playground::server::{Action, Fault, LoggedRequest, Matcher, When};
 
 on_the_playground!(
     no_two_replicas_write_to_a_workspace_whatever_happens_to_them,
     joining_and_leaving_moves_a_part_of_the_workspaces,
     another_number_of_shards_waits_until_the_old_shards_are_released,
     deletions_are_a_mass_among_the_workspaces_of_the_replica,
+    deletions_that_are_held_stay_held_when_their_shard_moves,
+    changed_rules_wait_until_the_leader_has_published_their_schema,
     the_page_and_the_metrics_tell_which_shards_a_replica_has,
 );
 
@@ -206,16 +208,24 @@ impl<'w> Scene<'w> {
         Ok(of_workspace.collect())
     }
 
-    /// Checks that each workspace was written to only by the replica that held its shard.
-    async fn check_turns(&self, shards: usize) -> Result<()> {
-        let requests = self.world.requests().since(0);
-        ensure!(
-            requests.first().is_some_and(|first| first.number == 1),
-            "the log is too short"
-        );
+    /// Waits until the log names the first holder of each shard: it does not name the Leases that are created.
+    async fn await_renewed(&self, shards: usize) {
+        eventually(SOON, "each shard was renewed", async || {
+            let named = self.turns(&self.world.requests().since(0))?.len();
+            ensure!(named == shards, "{named} of {shards}");
+            Ok(())
+        })
+        .await;
+    }
+
+    /// The updates of the Lease of each shard.
+    fn turns<'r>(
+        &self,
+        requests: &'r [LoggedRequest],
+    ) -> Result<BTreeMap<usize, Vec<&'r LoggedRequest>>> {
         let prefix = format!("syncagent.{}.shard-", self.world.agent);
         let mut turns: BTreeMap<usize, Vec<&LoggedRequest>> = BTreeMap::new();
-        for one in &requests {
+        for one in requests {
             if one.verb == "update"
                 && one.code == 200
                 && let Some(shard) = one.name.strip_prefix(&prefix)
@@ -223,19 +233,39 @@ impl<'w> Scene<'w> {
                 turns.entry(shard.parse()?).or_default().push(one);
             }
         }
-        let writes = self.writes().await?;
+        Ok(turns)
+    }
+
+    /// Checks that each workspace was written to only by the replica that held its shard. Events do not count: a shard
+    /// is released without waiting for those that are under way, because each is an object of its own and tells what was
+    /// done before.
+    async fn check_turns(&self, shards: usize) -> Result<()> {
+        let requests = self.world.requests().since(0);
+        ensure!(
+            requests.first().is_some_and(|first| first.number == 1),
+            "the log is too short"
+        );
+        let turns = self.turns(&requests)?;
+        let mut writes = self.writes().await?;
+        writes.retain(|(_, one)| one.resource != "events");
         let mut written = BTreeSet::new();
         for (cluster, one) in &writes {
             let shard = shard_of(cluster, shards);
             let turns = turns.get(&shard).context("nobody held it")?;
-            // The first Lease is created, which the log does not name.
+            // Before the first update, its user has created the Lease.
             let at = turns.partition_point(|turn| turn.number < one.number);
             let holder = &turns[at.saturating_sub(1)].user;
-            ensure!(
-                *holder == one.user,
-                "{holder} held shard {shard}: {}",
-                shown(one)
-            );
+            if *holder != one.user {
+                let near = requests
+                    .iter()
+                    .filter(|near| near.is_write() && near.number.abs_diff(one.number) < 80);
+                let near: Vec<_> = near.map(shown).collect();
+                bail!(
+                    "{holder} held shard {shard}: {}\n{}",
+                    shown(one),
+                    near.join("\n")
+                );
+            }
             written.insert(cluster);
         }
         ensure!(written.len() == TEAMS, "{written:?}");
@@ -305,6 +335,7 @@ async fn no_two_replicas_write_to_a_workspace_whatever_happens_to_them(
     let events = async {
         let all: Vec<&Replica> = replicas.iter().collect();
         scene.await_spread(&all, SHARDS).await;
+        scene.await_renewed(SHARDS).await;
         let leader = scene.leader().await?;
         let (leading, others): (Vec<&Replica>, Vec<&Replica>) =
             all.iter().copied().partition(|one| one.user == leader);
@@ -447,75 +478,193 @@ async fn the_page_and_the_metrics_tell_which_shards_a_replica_has(world: &World)
     Ok(())
 }
 
+/// The objects that each workspace of a mass loses.
+const EACH: usize = 10;
+
+/// Deletions that the replica that does not lead holds.
+struct Mass {
+    teams: Vec<Team>,
+    /// The id of the hold, which the leader tells.
+    ids: String,
+}
+
+impl Scene<'_> {
+    /// Deletes all objects of the replica that does not lead, one of two with a shard each.
+    async fn delete_a_mass(&mut self, both: &[&Replica]) -> Result<Mass> {
+        let holders = self.await_spread(both, 2).await;
+        let leader = self.leader().await?;
+        let mut led = Vec::new();
+        for holder in &holders {
+            led.push(self.user_of(holder)? == leader);
+        }
+        let shard = led
+            .iter()
+            .position(|is_led| !is_led)
+            .context("the leader has all")?;
+        let of_shard = |scene: &Scene<'_>| -> Vec<Team> {
+            let teams = scene.teams.iter();
+            teams
+                .filter(|team| shard_of(&team.cluster, 2) == shard)
+                .cloned()
+                .collect()
+        };
+        // Both have the same number: of all workspaces together, half is no mass.
+        while of_shard(self).len() < 6 || self.teams.len() < 2 * of_shard(self).len() {
+            let name = format!("more{}", self.teams.len());
+            self.teams.push(self.world.team(&name).await?);
+        }
+        for team in &self.teams {
+            for number in 0..EACH {
+                let name = format!("lamp{number}");
+                team.make(&self.kind, &name, json!({"size": number})).await;
+            }
+        }
+        self.await_in_step().await?;
+        let teams = of_shard(self);
+        for number in 0..EACH {
+            for team in &teams {
+                team.delete(&self.kind, &format!("lamp{number}")).await?;
+            }
+        }
+        let what = "the leader tells of deletions that another replica holds";
+        let ids = eventually(SOON, what, async || self.held_ids().await).await;
+        Ok(Mass { teams, ids })
+    }
+
+    /// The ids of held deletions in the condition.
+    async fn held_ids(&self) -> Result<String> {
+        let at = format!("{PUBLISHED}/{}", self.published);
+        let found = self.world.service.get(&at).await?;
+        let condition = &found["status"]["conditions"][0];
+        ensure!(condition["reason"] == "DeletionsHeld", "{condition}");
+        let message = condition["message"].as_str().unwrap_or_default();
+        let (_, ids) = message
+            .split_once("hawser.dev/approve-deletions: ")
+            .context("no id")?;
+        Ok(ids.split([';', ' ']).next().unwrap_or_default().to_owned())
+    }
+
+    /// The number of copies that a mass has left when no more of them go.
+    async fn await_rest(&self, mass: &Mass) -> Result<usize> {
+        let left = async || -> Result<usize> {
+            let mut left = 0;
+            for team in &mass.teams {
+                for number in 0..EACH {
+                    let name = format!("lamp{number}");
+                    let copy = self.world.copy(&self.kind, team.of(&name)).await?;
+                    left += usize::from(copy.is_some());
+                }
+            }
+            Ok(left)
+        };
+        let rest = eventually(SOON, "no more copies go", async || {
+            let before = left().await?;
+            for team in &mass.teams {
+                self.world.await_marker(&self.kind, team).await;
+            }
+            let after = left().await?;
+            ensure!(before == after, "there were {before}, there are {after}");
+            Ok(after)
+        })
+        .await;
+        Ok(rest)
+    }
+
+    /// Approves held deletions, which go then.
+    async fn approve(&self, mass: &Mass, ids: &str) -> Result<()> {
+        let at = format!("{PUBLISHED}/{}", self.published);
+        let approved = json!({"metadata": {"annotations": {"hawser.dev/approve-deletions": ids}}});
+        self.world.service.merge(&at, approved).await?;
+        for team in &mass.teams {
+            for number in 0..EACH {
+                let name = format!("lamp{number}");
+                self.world.await_no_copy(&self.kind, team.of(&name)).await;
+            }
+        }
+        self.world.await_conditions(&self.published).await;
+        Ok(())
+    }
+}
+
 async fn deletions_are_a_mass_among_the_workspaces_of_the_replica(world: &World) -> Result<()> {
-    const EACH: usize = 10;
     let (mut scene, replicas) = Scene::start(world, 2, 2).await?;
     let both: Vec<&Replica> = replicas.iter().collect();
-    let holders = scene.await_spread(&both, 2).await;
+    let mass = scene.delete_a_mass(&both).await?;
+    scene.approve(&mass, &mass.ids).await
+}
+
+async fn deletions_that_are_held_stay_held_when_their_shard_moves(world: &World) -> Result<()> {
+    let (mut scene, replicas) = Scene::start(world, 2, 2).await?;
+    let both: Vec<&Replica> = replicas.iter().collect();
+    let mass = scene.delete_a_mass(&both).await?;
+    let left = scene.await_rest(&mass).await?;
+    ensure!(left > 0, "nothing is held");
     let leader = scene.leader().await?;
-    let mut led = Vec::new();
-    for holder in &holders {
-        led.push(scene.user_of(holder)? == leader);
-    }
-    let shard = led
-        .iter()
-        .position(|is_led| !is_led)
-        .context("the leader has all")?;
-    let of_shard = |scene: &Scene<'_>| -> Vec<Team> {
-        let teams = scene.teams.iter();
-        teams
-            .filter(|team| shard_of(&team.cluster, 2) == shard)
-            .cloned()
-            .collect()
-    };
-    // Both have the same number: of all workspaces together, half is no mass.
-    while of_shard(&scene).len() < 6 || scene.teams.len() < 2 * of_shard(&scene).len() {
-        let name = format!("more{}", scene.teams.len());
-        scene.teams.push(world.team(&name).await?);
-    }
-    for team in &scene.teams {
-        for number in 0..EACH {
-            team.make(
-                &scene.kind,
-                &format!("lamp{number}"),
-                json!({"size": number}),
-            )
-            .await;
-        }
-    }
-    scene.await_in_step().await?;
-    let deleted = of_shard(&scene);
-    for number in 0..EACH {
-        for team in &deleted {
-            team.delete(&scene.kind, &format!("lamp{number}")).await?;
-        }
-    }
-    let at = format!("{PUBLISHED}/{}", scene.published);
-    let ids = eventually(
-        SOON,
-        "the leader tells of deletions that another replica holds",
-        async || {
-            let found = world.service.get(&at).await?;
-            let condition = &found["status"]["conditions"][0];
-            ensure!(condition["reason"] == "DeletionsHeld", "{condition}");
-            let message = condition["message"].as_str().unwrap_or_default();
-            let (_, ids) = message
-                .split_once("hawser.dev/approve-deletions: ")
-                .context("no id")?;
-            Ok(ids.split([';', ' ']).next().unwrap_or_default().to_owned())
-        },
-    )
+    let (leading, others): (Vec<&Replica>, Vec<&Replica>) =
+        both.iter().copied().partition(|one| one.user == leader);
+    others[0].process.kill().await?;
+    scene.await_spread(&leading, 2).await;
+    ensure!(scene.await_rest(&mass).await? == left);
+    let ids = eventually(SOON, "the hold is told as before", async || {
+        let ids = scene.held_ids().await?;
+        ensure!(ids.split(',').any(|id| id == mass.ids), "{ids}");
+        Ok(ids)
+    })
     .await;
-    let approved = json!({"metadata": {"annotations": {"hawser.dev/approve-deletions": ids}}});
-    world.service.merge(&at, approved).await?;
-    for team in &deleted {
-        for number in 0..EACH {
-            world
-                .await_no_copy(&scene.kind, team.of(&format!("lamp{number}")))
-                .await;
-        }
+    scene.approve(&mass, &ids).await
+}
+
+async fn changed_rules_wait_until_the_leader_has_published_their_schema(
+    world: &World,
+) -> Result<()> {
+    let (scene, replicas) = Scene::start(world, 2, 2).await?;
+    let both: Vec<&Replica> = replicas.iter().collect();
+    scene.await_spread(&both, 2).await;
+    for team in &scene.teams {
+        world.await_marker(&scene.kind, team).await;
     }
+    let refused = Matcher {
+        verb: Some("create".to_owned()),
+        resource: Some("apiresourceschemas".to_owned()),
+        ..Matcher::default()
+    };
+    let refusal = Action::Status {
+        code: 500,
+        when: When::Before,
+    };
+    let faults = world.playground.faults();
+    faults.add(Fault::new(refused, refusal));
+    let change = json!({"spec": {
+        "projection": {"shortNames": ["gg"]},
+        "filter": {"resource": {"matchLabels": {"sync": "yes"}}},
+    }});
+    world.change_published(&scene.published, change).await?;
+    eventually(SOON, "the leader tries to publish the schema", async || {
+        let struck = faults.struck()[0];
+        ensure!(struck >= 3, "it has tried {struck} times");
+        Ok(())
+    })
+    .await;
+    // Without the label.
+    for team in &scene.teams {
+        world.await_marker(&scene.kind, team).await;
+    }
+    faults.clear();
     world.await_conditions(&scene.published).await;
+    let left_out = async |team: &Team| -> Result<()> {
+        let (without, with) = (testbed::unique("without"), testbed::unique("with"));
+        team.make(&scene.kind, &without, json!({})).await;
+        let labelled = json!({"metadata": {"labels": {"sync": "yes"}}});
+        team.make(&scene.kind, &with, json!({})).await;
+        team.patch(&scene.kind, &with, labelled).await?;
+        world.await_copy(&scene.kind, team.of(&with)).await;
+        let copy = world.copy(&scene.kind, team.of(&without)).await?;
+        ensure!(copy.is_none(), "it is synced as before");
+        Ok(())
+    };
+    for team in &scene.teams {
+        eventually(SOON, "the filter counts", async || left_out(team).await).await;
+    }
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 mod call;
+mod departure;
 mod lane;
 mod limits;
 mod page;
@@ -27,6 +28,7 @@ use super::trace;
 use crate::errors::chain;
 pub use call::{Call, CallClass, CallError, REQUEST_TIMEOUT, Reply, RequestError};
 use call::{bytes, whole, within};
+use departure::Departure;
 pub use limits::{FIELD_MANAGER, Guard, Limits, Observer, WriteGuard};
 pub use page::{Page, PageEnd};
 pub use refusal::{Refusal, StatusCause};
@@ -45,7 +47,7 @@ pub struct Connection {
     base: Arc<str>,
     /// The tenant on whose behalf calls are sent, if any.
     tenant: Option<Arc<str>>,
-    /// Asked right before each call is sent, if there is one.
+    /// Asked right before each call is sent, if there is one, and once more when a write is put on the wire.
     guard: Option<Arc<Guard<'static>>>,
 }
 
@@ -129,18 +131,11 @@ impl Connection {
         let (tenant, class) = (&self.tenant, call.class);
         let mut turn = self.server.lane.turn(tenant, class).await?;
         guard().map_err(CallError::Withheld)?;
-        if let Some(guard) = &self.guard {
-            guard().map_err(CallError::Withheld)?;
-        }
-        if let Some(guard) = &self.account.limits.guard
-            && call.method != Method::GET
-            && !matches!(class, CallClass::Lease | CallClass::DryRun)
-        {
-            guard(tenant.as_deref()).map_err(CallError::Withheld)?;
-        }
+        let departure = self.departure(&call);
+        departure.ask().map_err(CallError::Withheld)?;
         let begun = Instant::now();
         let (method, sent) = (call.method.clone(), call.body.len());
-        let exchange = async { whole(self.send(call).await?).await };
+        let exchange = async { whole(self.send(call, Some(&departure)).await?).await };
         let answered = tokio::select! {
             answered = within(begun + REQUEST_TIMEOUT, REQUEST_TIMEOUT, exchange) => answered,
             // As after a timeout, it is unknown whether the call took effect.
@@ -151,7 +146,24 @@ impl Connection {
         if let Ok(reply) = &answered {
             self.server.lane.answered(tenant, class, reply);
         }
-        answered
+        answered.map_err(|error| match departure.refusal() {
+            Some(why) => CallError::Withheld(why.clone()),
+            None => error,
+        })
+    }
+
+    /// What the guards of this connection say about a call.
+    fn departure(&self, call: &Call) -> Departure {
+        let (own, tenant) = (self.guard.clone(), self.tenant.clone());
+        let is_guarded = call.method != Method::GET
+            && !matches!(call.class, CallClass::Lease | CallClass::DryRun);
+        let of_writes = self.account.limits.guard.clone().filter(|_| is_guarded);
+        Departure::new(move || {
+            own.as_ref().map_or(Ok(()), |guard| guard())?;
+            of_writes
+                .as_ref()
+                .map_or(Ok(()), |guard| guard(tenant.as_deref()))
+        })
     }
 
     /// Sends a call and reads the document in the response.
@@ -171,7 +183,7 @@ impl Connection {
         }
         let turn = lane.turn(tenant, class).await?;
         let begun = Instant::now();
-        let answered = within(begun + patience, patience, self.send(call)).await;
+        let answered = within(begun + patience, patience, self.send(call, None)).await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());
         self.observe(&Method::GET, code, begun, 0);
         let response = answered?;
@@ -192,7 +204,12 @@ impl Connection {
     pub async fn stream(&self, call: Call) -> Result<Streamed, CallError> {
         self.server.lane.paced().await;
         let begun = Instant::now();
-        let answered = within(begun + REQUEST_TIMEOUT, REQUEST_TIMEOUT, self.send(call)).await;
+        let answered = within(
+            begun + REQUEST_TIMEOUT,
+            REQUEST_TIMEOUT,
+            self.send(call, None),
+        )
+        .await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());
         self.observe(&Method::GET, code, begun, 0);
         Ok(Streamed::new(answered?))
@@ -205,7 +222,11 @@ impl Connection {
         }
     }
 
-    async fn send(&self, call: Call) -> Result<Response<Body>, CallError> {
+    async fn send(
+        &self,
+        call: Call,
+        departure: Option<&Departure>,
+    ) -> Result<Response<Body>, CallError> {
         let mut path = format!("{}{}", self.base, call.path);
         if call.class == CallClass::DryRun && call.method != Method::GET {
             let begins = if call.path.contains('?') { '&' } else { '?' };
@@ -230,6 +251,9 @@ impl Connection {
             && let Some(context) = trace::current().and_then(|context| context.header())
         {
             request = request.header(trace::TRACEPARENT, context);
+        }
+        if let Some(departure) = departure {
+            request = request.extension(departure.clone());
         }
         let request = request
             .body(Body::from(body))

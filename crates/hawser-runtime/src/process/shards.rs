@@ -13,11 +13,12 @@
 //! | [`slots`] | the shards of this process, each behind its fence |
 //! | [`view`] | what this process has seen of the others |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use futures::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -41,6 +42,9 @@ use view::{Declaration, LABEL, NOTE, View, marks, member_name, shard_name};
 
 /// The largest number of shards. Each has a Lease, which its holder renews every two seconds.
 pub const MOST: usize = 64;
+
+/// The number of shards that are taken concurrently.
+const AT_ONCE: usize = 16;
 
 /// The time limit for work on a shard that is released.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -84,10 +88,14 @@ pub struct ShardKeeper {
     presence: Presence,
     view: View,
     held: BTreeMap<usize, HeldShard>,
+    /// Shards whose Lease exists and is not listed: it lacks the label.
+    unlisted: BTreeSet<usize>,
+    /// When the Leases were last listed.
+    listed: Instant,
     note: watch::Receiver<String>,
     others: watch::Sender<BTreeMap<String, String>>,
-    /// The last problem, which is logged once.
-    problem: String,
+    /// The problems of the last look. Each is logged once.
+    problems: BTreeSet<String>,
 }
 
 struct HeldShard {
@@ -120,26 +128,26 @@ impl ShardKeeper {
             options,
             shards: Arc::clone(shards),
             held: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
+            listed: Instant::now(),
             note,
             others,
-            problem: String::new(),
+            problems: BTreeSet::new(),
         }
     }
 
     /// Keeps shards until it is stopped, and releases them.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
+            let mut problems = BTreeSet::new();
             let again = tokio::select! {
                 () = stop.cancelled() => break,
-                again = self.round() => again,
+                again = self.round(&mut problems) => again,
             };
-            let again = again.unwrap_or_else(|problem| {
-                if self.problem != problem {
-                    tracing::warn!(problem, "cannot share the work with other processes");
-                }
-                self.problem = problem;
-                false
-            });
+            for problem in problems.difference(&self.problems) {
+                tracing::warn!(problem, "cannot share the work with other processes");
+            }
+            self.problems = problems;
             // Whatever was taken is opened by the next list.
             if again {
                 continue;
@@ -150,8 +158,7 @@ impl ShardKeeper {
                 () = lost(&self.held) => {}
             }
         }
-        let all: Vec<usize> = self.held.keys().copied().collect();
-        self.release(all).await;
+        self.release_all().await;
         if let Err(problem) = self.presence.leave().await {
             tracing::warn!(
                 problem,
@@ -161,19 +168,17 @@ impl ShardKeeper {
     }
 
     /// Looks once; returns whether a shard was taken.
-    async fn round(&mut self) -> Result<bool, String> {
+    async fn round(&mut self, problems: &mut BTreeSet<String>) -> bool {
         self.drop_lost();
-        let note = self.note.borrow().clone();
-        self.presence.show(NOTE, &note).await?;
         let asked = Instant::now();
-        let leases = list(&self.connection, &self.options).await?;
-        let leases = leases.ok_or_else(|| {
-            let namespace = &self.options.namespace;
-            format!("may not list leases in namespace {namespace}: grant list and delete on them")
-        })?;
-        let now = Instant::now();
-        self.view.leases.observe(leases, now);
-        self.problem.clear();
+        let now = match self.look(problems).await {
+            Ok(now) => now,
+            Err(problem) => {
+                problems.insert(problem);
+                self.release_unseen().await;
+                return false;
+            }
+        };
         let notes = self.view.notes(&self.options.identity, now);
         self.others.send_if_modified(|others| {
             let differs = *others != notes;
@@ -185,23 +190,64 @@ impl ShardKeeper {
             if !self.held.is_empty() {
                 tracing::warn!("releasing all shards: the leader has another number of shards");
             }
-            let all: Vec<usize> = self.held.keys().copied().collect();
-            self.release(all).await;
-            return Ok(false);
-        }
-        if declaration == Declaration::Same && !self.view.others_hold(now) {
+            self.release_all().await;
+        } else if declaration == Declaration::Same && !self.view.others_hold(now) {
             self.open(asked);
+        }
+        // Others leave shards to a process that is there. One that does not see the Leases takes none.
+        let note = self.note.borrow().clone();
+        problems.extend(self.presence.show(NOTE, &note).await.err());
+        if declaration == Declaration::Other {
+            return false;
         }
         let Moves { take, release } = self.moves(now);
         self.release(release).await;
-        let mut is_news = false;
-        if declaration == Declaration::Same {
-            for shard in take {
-                is_news |= self.take(shard).await?;
-            }
-            self.clean(now).await?;
+        if declaration != Declaration::Same {
+            return false;
         }
-        Ok(is_news)
+        let is_news = self.take(take, problems).await;
+        problems.extend(self.clean(now).await.err());
+        is_news
+    }
+
+    /// Sees all Leases; returns when they were received.
+    async fn look(&mut self, problems: &mut BTreeSet<String>) -> Result<Instant, String> {
+        let mut leases = list(&self.connection, &self.options)
+            .await?
+            .ok_or_else(|| {
+                let namespace = &self.options.namespace;
+                format!(
+                    "may not list leases in namespace {namespace}: grant list and delete on them"
+                )
+            })?;
+        let name = &self.options.name;
+        self.unlisted.retain(|shard| {
+            let wanted = shard_name(name, *shard);
+            !leases
+                .iter()
+                .any(|lease| lease["metadata"]["name"] == *wanted)
+        });
+        for read in read_each(&self.connection, &self.options, self.unlisted.clone()).await {
+            match read {
+                Ok(lease) => leases.extend(lease),
+                Err(problem) => {
+                    problems.insert(problem);
+                }
+            }
+        }
+        self.listed = Instant::now();
+        self.view.observe(leases, self.listed);
+        Ok(self.listed)
+    }
+
+    /// Releases all shards when the Leases could not be listed for as long as a Lease lasts: the leader may have another
+    /// number by now, and waits for them.
+    async fn release_unseen(&mut self) {
+        let duration = self.options.terms.duration;
+        if self.listed.elapsed() >= duration && !self.held.is_empty() {
+            tracing::warn!("releasing all shards: no list of the leases for {duration:?}");
+            self.release_all().await;
+        }
     }
 
     fn moves(&self, now: Instant) -> Moves {
@@ -230,20 +276,46 @@ impl ShardKeeper {
         }
     }
 
-    async fn take(&mut self, shard: usize) -> Result<bool, String> {
-        let name = shard_name(&self.options.name, shard);
-        let seen = self.view.leases.object(&name).cloned();
-        let options = self.options.lease(name, self.shards.count());
-        let Some(leadership) = take(&self.connection, options, seen).await? else {
-            return Ok(false);
-        };
-        let held = HeldShard {
-            leadership,
-            taken: Instant::now(),
-            is_open: false,
-        };
-        self.held.insert(shard, held);
-        Ok(true)
+    /// Takes shards, each by itself: one that cannot be taken keeps no other. Returns whether one was taken.
+    async fn take(&mut self, shards: BTreeSet<usize>, problems: &mut BTreeSet<String>) -> bool {
+        let attempts: Vec<_> = shards
+            .into_iter()
+            .map(|shard| {
+                let name = shard_name(&self.options.name, shard);
+                let seen = self.view.leases.object(&name).cloned();
+                let options = self.options.lease(name, self.shards.count());
+                let connection = self.connection.clone();
+                async move { (shard, take(&connection, options, seen).await) }
+            })
+            .collect();
+        let mut taking = stream::iter(attempts).buffer_unordered(AT_ONCE);
+        let mut is_news = false;
+        while let Some((shard, taken)) = taking.next().await {
+            match taken {
+                Ok(Some(leadership)) => {
+                    let held = HeldShard {
+                        leadership,
+                        taken: Instant::now(),
+                        is_open: false,
+                    };
+                    self.held.insert(shard, held);
+                    is_news = true;
+                }
+                Ok(None) => {
+                    // Where another process was faster, the next list has its Lease.
+                    self.unlisted.insert(shard);
+                }
+                Err(problem) => {
+                    problems.insert(format!("shard {shard}: {problem}"));
+                }
+            }
+        }
+        is_news
+    }
+
+    async fn release_all(&mut self) {
+        let all: Vec<usize> = self.held.keys().copied().collect();
+        self.release(all).await;
     }
 
     /// Releases shards after their work has ended. Where it does not end in time, the Lease is left to expire.
@@ -280,7 +352,7 @@ impl ShardKeeper {
     async fn clean(&self, now: Instant) -> Result<(), String> {
         let Some(lease) = self
             .view
-            .useless(now)
+            .useless(now, self.options.terms.duration)
             .filter(|_| self.options.leader.check().is_ok())
         else {
             return Ok(());
@@ -324,11 +396,19 @@ pub async fn await_no_shards(connection: &Connection, options: &ShardOptions) {
     };
     let mut told = false;
     loop {
-        match list(connection, options).await {
-            // Roles of installations without shards have no right to list Leases.
-            Ok(None) => return,
-            Ok(Some(leases)) => {
-                view.leases.observe(leases, Instant::now());
+        let seen = match list(connection, options).await {
+            Ok(Some(leases)) => Ok(leases),
+            // Roles of installations without shards have no right to list Leases, but others of this name may have it.
+            Ok(None) => {
+                let all = read_each(connection, options, (0..MOST).collect()).await;
+                let all: Result<Vec<_>, _> = all.into_iter().collect();
+                all.map(|leases| leases.into_iter().flatten().collect())
+            }
+            Err(problem) => Err(problem),
+        };
+        match seen {
+            Ok(leases) => {
+                view.observe(leases, Instant::now());
                 if !view.others_hold(Instant::now()) {
                     return;
                 }
@@ -359,6 +439,37 @@ async fn list(
     match list["items"].take() {
         Value::Array(items) => Ok(Some(items)),
         _ => Err("the list of leases has no items".to_owned()),
+    }
+}
+
+/// The Leases of these shards, each by its name.
+async fn read_each(
+    connection: &Connection,
+    options: &ShardOptions,
+    shards: BTreeSet<usize>,
+) -> Vec<Result<Option<Value>, String>> {
+    let reads = shards.into_iter().map(|shard| async move {
+        let read = read(connection, options, shard).await;
+        read.map_err(|problem| format!("shard {shard}: {problem}"))
+    });
+    let reads: Vec<_> = reads.collect();
+    stream::iter(reads).buffered(AT_ONCE).collect().await
+}
+
+/// The Lease of a shard. `None` if there is none, or if this process may not read it: then no process of this account
+/// can hold it.
+async fn read(
+    connection: &Connection,
+    options: &ShardOptions,
+    shard: usize,
+) -> Result<Option<Value>, String> {
+    let name = shard_name(&options.name, shard);
+    let path = format!("{}/{}", options.leases(), segment(&name));
+    let call = Call::get(path).class(CallClass::Lease);
+    let reply = within(options.terms, connection.call(call)).await?;
+    match reply.status {
+        403 | 404 => Ok(None),
+        _ => reply.ok().map(Some).map_err(|refusal| refusal.to_string()),
     }
 }
 

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::lane::Lane;
 use super::limits::Limits;
-use super::trust::{self, CONNECT_TIMEOUT, SkippedTlsChecks};
+use super::trust::{self, SkippedTlsChecks};
 
 /// The reason why a client cannot be made. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
@@ -111,12 +111,5 @@ fn client(
     config.cluster_url = format!("{origin}/")
         .parse()
         .map_err(|error| failed(format!("{error}")))?;
-    config.default_retry = false;
-    config.read_timeout = None;
-    config.write_timeout = None;
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
-    if !unchecked.is_nothing() {
-        return trust::client(&config, unchecked).map_err(failed);
-    }
-    kube::Client::try_from(config).map_err(|error| failed(crate::errors::chain(&error)))
+    trust::client(&config, unchecked).map_err(failed)
 }

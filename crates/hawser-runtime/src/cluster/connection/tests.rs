@@ -402,6 +402,33 @@ async fn what_may_be_sent_is_asked_when_the_turn_has_come() {
     assert_eq!(service.call(lease).await.unwrap().status, 201);
 }
 
+/// As of a process that stands still between both questions, or that waits for a connection.
+#[tokio::test]
+async fn a_write_asks_once_more_when_it_is_put_on_the_wire() {
+    let ground = Ground::start().await;
+    let asked = AtomicBool::new(false);
+    let once = move |_: Option<&str>| {
+        if asked.swap(true, Ordering::Relaxed) {
+            Err("another one leads".to_owned())
+        } else {
+            Ok(())
+        }
+    };
+    let limits = Limits {
+        guard: Some(Arc::new(once)),
+        ..Limits::default()
+    };
+    let service = Connection::new(ground.service_config().await, limits).unwrap();
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}});
+    let late = service.call(Call::post("/api/v1/namespaces", &body)).await;
+    assert_eq!(
+        late,
+        Err(CallError::Withheld("another one leads".to_owned()))
+    );
+    let found = service.call(Call::get("/api/v1/namespaces/late")).await;
+    assert_eq!(found.unwrap().status, 404);
+}
+
 #[tokio::test]
 async fn renewed_credentials_count_for_everything_made_from_a_connection() {
     let ground = Ground::start().await;

@@ -1,4 +1,4 @@
-//! TLS with some checks of the server's certificate skipped.
+//! The client of a server: its sockets, and TLS, perhaps with some checks of the server's certificate skipped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, Write};
-use hyper_rustls::HttpsConnectorBuilder;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{ClientBuilder, ConfigExt as _};
 use percent_encoding::percent_decode_str;
+use tokio::time::timeout;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -28,9 +29,10 @@ use tokio_rustls::rustls::{
     SignatureScheme,
 };
 
-use tower::util::MapErrLayer;
-use tower::{BoxError, Service};
+use tower::util::{MapErrLayer, MapRequest};
+use tower::{BoxError, Service, service_fn};
 
+use super::departure::asking;
 use crate::errors::chain;
 
 /// The time limit for opening a connection.
@@ -49,11 +51,37 @@ impl SkippedTlsChecks {
     }
 }
 
-/// A client that leaves out some checks.
+/// A client whose requests ask when they are put on the wire, and that leaves out these checks.
 pub(super) fn client(
     config: &kube::Config,
     unchecked: SkippedTlsChecks,
 ) -> Result<kube::Client, String> {
+    let mut tls = (config.rustls_client_config()).map_err(|error| chain(&error))?;
+    if !unchecked.is_nothing() {
+        let verifier = LenientVerifier::new(roots(config)?, unchecked)?;
+        tls.dangerous().set_certificate_verifier(Arc::new(verifier));
+    }
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    let Some(proxy) = &config.proxy_url else {
+        return client_by(http, tls, config);
+    };
+    match proxy.scheme_str() {
+        Some("socks5") => client_by(SocksV5::new(proxy.clone(), http), tls, config),
+        Some("http") => client_by(tunnel(proxy, http)?, tls, config),
+        Some("https") if unchecked.is_nothing() => {
+            let https = config.rustls_https_connector_with_connector(http);
+            let https = https.map_err(|error| chain(&error))?;
+            client_by(tunnel(proxy, https)?, tls, config)
+        }
+        _ => Err(
+            "a proxy that is reached by https cannot be used while parts of the certificate are not checked"
+                .into(),
+        ),
+    }
+}
+
+fn roots(config: &kube::Config) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     if let Some(given) = &config.root_cert {
         for authority in given {
@@ -67,28 +95,12 @@ pub(super) fn client(
     if roots.is_empty() {
         return Err("no certificate authorities are given or installed".to_owned());
     }
-    let verifier = LenientVerifier::new(roots, unchecked)?;
-    let mut tls = (config.rustls_client_config()).map_err(|error| chain(&error))?;
-    tls.dangerous().set_certificate_verifier(Arc::new(verifier));
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let Some(proxy) = &config.proxy_url else {
-        return client_by(http, tls, config);
-    };
-    match proxy.scheme_str() {
-        Some("socks5") => client_by(SocksV5::new(proxy.clone(), http), tls, config),
-        Some("http") => client_by(tunnel(proxy, http)?, tls, config),
-        _ => Err(
-            "a proxy that is reached by https cannot be used while parts of the certificate are not checked"
-                .into(),
-        ),
-    }
+    Ok(roots)
 }
 
 /// The way through a proxy, with the password of its URL.
-fn tunnel(proxy: &Uri, http: HttpConnector) -> Result<Tunnel<HttpConnector>, String> {
-    let way = Tunnel::new(proxy.clone(), http);
+fn tunnel<C>(proxy: &Uri, connector: C) -> Result<Tunnel<C>, String> {
+    let way = Tunnel::new(proxy.clone(), connector);
     let authority = proxy.authority().map_or("", |authority| authority.as_str());
     let Some((user, _)) = authority.rsplit_once('@') else {
         return Ok(way);
@@ -111,17 +123,31 @@ where
 {
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(connector);
-    let http = HttpClient::builder(TokioExecutor::new()).build(https);
-    let plain = ClientBuilder::new(http, &*config.default_namespace)
+        .https_or_http();
+    let https = match &config.tls_server_name {
+        None => https,
+        Some(name) => {
+            let name = name.clone().try_into();
+            let name = name.map_err(|_| "tls-server-name is not a name of a server".to_owned())?;
+            https.with_server_name_resolver(FixedServerNameResolver::new(name))
+        }
+    };
+    let https = https.enable_http1().wrap_connector(connector);
+    let in_time = service_fn(move |to: Uri| {
+        let connected = https.clone().call(to);
+        Box::pin(async move { timeout(CONNECT_TIMEOUT, connected).await? })
+    });
+    let http = HttpClient::builder(TokioExecutor::new()).build(in_time);
+    let headers = config
+        .extra_headers_layer()
+        .map_err(|error| chain(&error))?;
+    let credentials = config.auth_layer().map_err(|error| chain(&error))?;
+    let plain = ClientBuilder::new(MapRequest::new(http, asking), &*config.default_namespace)
         .with_layer(&MapErrLayer::new(BoxError::from))
         .with_layer(&config.base_uri_layer());
-    let credentials = config.auth_layer().map_err(|error| chain(&error))?;
     Ok(match credentials {
-        Some(credentials) => plain.with_layer(&credentials).build(),
-        None => plain.build(),
+        Some(credentials) => plain.with_layer(&credentials).with_layer(&headers).build(),
+        None => plain.with_layer(&headers).build(),
     })
 }
 

@@ -87,7 +87,7 @@ impl Term {
         let taking = async {
             match seen {
                 Some(lease) => self.write(lease, &record).await,
-                None => self.create(&record).await.map(Some),
+                None => self.create(&record).await,
             }
         };
         let taken = timeout(limit, taking).await;
@@ -212,7 +212,10 @@ impl Term {
                 let written = self.write(lease, &record).await?;
                 written.ok_or_else(|| "another process wrote it at the same time".to_owned())
             }
-            (Step::Write(record), None) => self.create(&record).await,
+            (Step::Write(record), None) => {
+                let created = self.create(&record).await?;
+                created.ok_or_else(|| "another process created it at the same time".to_owned())
+            }
         }
     }
 
@@ -241,7 +244,8 @@ impl Term {
         }
     }
 
-    async fn create(&mut self, record: &Record) -> Result<AcquireResult, String> {
+    /// Creates the Lease; `None` if there is one.
+    async fn create(&mut self, record: &Record) -> Result<Option<AcquireResult>, String> {
         let LeaseOptions {
             lock,
             namespace,
@@ -257,7 +261,10 @@ impl Term {
         self.marks.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::post(lock.all(namespace), &lease)).await?;
-        self.written(&reply, sent)
+        match reply.status {
+            409 => Ok(None),
+            _ => self.written(&reply, sent).map(Some),
+        }
     }
 
     fn written(&mut self, reply: &Reply, sent: Instant) -> Result<AcquireResult, String> {

@@ -319,6 +319,97 @@ async fn a_leader_without_shards_works_when_all_shards_are_released() {
     in_time(await_no_shards(&ground.service, &alone)).await;
 }
 
+#[tokio::test]
+async fn who_may_not_list_leases_releases_its_shards_and_a_leader_without_shards_waits_for_that() {
+    let ground = Ground::start().await;
+    declare(&ground, "h_1", 2).await;
+    let process = Process::start(&ground, "h_1", 2, SHORT);
+    until(|| process.held() == 2).await;
+    let refused = Action::Status {
+        code: 403,
+        when: When::Before,
+    };
+    let refused = fault("list", "leases", refused);
+    ground.playground.faults().add(refused);
+    in_time(await_no_shards(&ground.service, &options("h_9", SHORT))).await;
+    assert_eq!(process.held(), 0);
+    ground.playground.faults().clear();
+    until(|| process.held() == 2).await;
+    process.leave().await;
+}
+
+#[tokio::test]
+async fn shards_are_not_left_to_a_process_that_cannot_list_leases() {
+    let ground = Ground::start().await;
+    let refused = Action::Status {
+        code: 500,
+        when: When::Before,
+    };
+    let faults = ground.playground.faults();
+    faults.add(fault("list", "leases", refused));
+    let process = Process::start(&ground, "h_1", 4, SHORT);
+    until(|| faults.struck()[0] >= 3).await;
+    let shown = Call::get(format!("{LEASES}/{NAME}.replica-1"));
+    assert_eq!(ground.service.call(shown).await.unwrap().status, 404);
+    faults.clear();
+    looks(&ground, "1", 1).await;
+    process.leave().await;
+}
+
+#[tokio::test]
+async fn the_lease_of_a_held_shard_that_somebody_deletes_is_not_taken_at_once() {
+    let ground = Ground::start().await;
+    declare(&ground, "h_1", 2).await;
+    let first = Process::start(&ground, "h_1", 2, LONG);
+    until(|| first.held() == 2).await;
+    // It does not renew its Leases any more, which last.
+    first.keeper.abort();
+    let second = Process::start(&ground, "h_2", 2, LONG);
+    looks(&ground, "2", 1).await;
+    for shard in 0..2 {
+        let path = format!("{LEASES}/{NAME}.shard-{shard}");
+        let deleted = Call::delete(path, &json!({}));
+        ground.service.ask(deleted).await.unwrap();
+    }
+    looks(&ground, "2", 3).await;
+    assert_eq!(names(&ground).await.len(), 3);
+    assert_eq!(second.held(), 0);
+    second.leave().await;
+}
+
+#[tokio::test]
+async fn a_shard_that_cannot_be_taken_keeps_no_other_one() {
+    let ground = Ground::start().await;
+    declare(&ground, "h_1", 4).await;
+    // Its first shard has a Lease without the label, and the second one cannot be written.
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": format!("{NAME}.shard-0")},
+        "spec": {"holderIdentity": "old", "leaseDurationSeconds": 1},
+    });
+    let made = ground.service.ask(Call::post(LEASES, &lease)).await;
+    made.unwrap();
+    let free = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": format!("{NAME}.shard-1"), "labels": marks(NAME, 4, "").labels},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1},
+    });
+    ground.service.ask(Call::post(LEASES, &free)).await.unwrap();
+    let refused = Action::Status {
+        code: 403,
+        when: When::Before,
+    };
+    let mut refused = fault("update", "leases", refused);
+    refused.matcher.name = Some(format!("{NAME}.shard-1"));
+    let faults = ground.playground.faults();
+    faults.add(refused);
+    let process = Process::start(&ground, "h_1", 4, LONG);
+    until(|| process.shards.held() == [0, 2, 3]).await;
+    faults.clear();
+    until(|| process.held() == 4).await;
+    process.leave().await;
+}
+
 /// Processes that come and go under faults, and what their fences say at the same moment.
 #[tokio::test]
 async fn whatever_happens_no_two_may_write_in_a_shard_at_the_same_time() {

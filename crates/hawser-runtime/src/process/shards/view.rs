@@ -4,6 +4,7 @@
 //! together with that holder: a process that knows nothing of shards leaves the annotation of the last one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -68,8 +69,16 @@ pub(super) fn member_name(name: &str, identity: &str) -> String {
 }
 
 impl View {
+    /// Notes a complete list. A process deletes its own Lease when it ends, but nobody deletes that of a shard that is
+    /// held: it counts until its holder has noticed.
+    pub(super) fn observe(&mut self, leases: Vec<Value>, now: Instant) {
+        let name = &*self.name;
+        let is_of_shard = |lease: &str| suffix(name, lease).is_some_and(is_shard);
+        self.leases.observe(leases, now, is_of_shard);
+    }
+
     fn suffix<'l>(&self, lease: &'l str) -> Option<&'l str> {
-        lease.strip_prefix(&*self.name)?.strip_prefix('.')
+        suffix(&self.name, lease)
     }
 
     /// The number of shards that a Lease declares for a holder.
@@ -138,8 +147,9 @@ impl View {
         })
     }
 
-    /// A Lease that nobody needs: of a process that is gone, or of a shard that there is no longer.
-    pub(super) fn useless(&self, now: Instant) -> Option<&Value> {
+    /// A Lease that nobody needs: of a process that is gone, or of a shard that there is no longer. It was seen unchanged
+    /// for as long as `patience`, so that all others have seen that nobody holds it.
+    pub(super) fn useless(&self, now: Instant, patience: Duration) -> Option<&Value> {
         let mut names = self.leases.names();
         let found = names.find(|lease| {
             let is_left = self.suffix(lease).is_some_and(|suffix| {
@@ -148,10 +158,15 @@ impl View {
                     .and_then(|shard| shard.parse().ok());
                 is_member(suffix) || shard.is_some_and(|shard: usize| shard >= self.count)
             });
-            is_left && self.leases.holder(lease, now).is_none()
+            let is_free = self.leases.holder(lease, now).is_none();
+            is_left && is_free && self.leases.unchanged(lease, now) >= patience
         });
         self.leases.object(found?)
     }
+}
+
+fn suffix<'l>(name: &str, lease: &'l str) -> Option<&'l str> {
+    lease.strip_prefix(name)?.strip_prefix('.')
 }
 
 fn is_member(suffix: &str) -> bool {
@@ -187,7 +202,7 @@ mod tests {
             count: 3,
             leases: LeaseObserver::default(),
         };
-        view.leases.observe(leases.to_vec(), Instant::now());
+        view.observe(leases.to_vec(), Instant::now());
         view
     }
 
@@ -210,7 +225,6 @@ mod tests {
 
     #[test]
     fn only_what_may_be_held_counts() {
-        let now = Instant::now();
         let seen = view(&[
             lease("", "x", "3/x"),
             lease(".replica-1", "x", "3/x"),
@@ -220,18 +234,43 @@ mod tests {
             lease(".shard-7", "", "9/y"),
             lease("b.shard-2", "x", "3/x"),
         ]);
+        let now = Instant::now();
         assert_eq!(seen.members(now), ["x".to_owned()].into());
         assert_eq!(seen.holders(now), [None, Some("x".to_owned()), None]);
         assert!(!seen.others_hold(now));
+        let patience = Duration::from_secs(15);
+        assert_eq!(seen.useless(now, patience), None);
         assert_eq!(
-            seen.useless(now).unwrap()["metadata"]["name"],
+            seen.useless(now + patience, patience).unwrap()["metadata"]["name"],
+            "a.replica-1"
+        );
+        assert_eq!(
+            seen.useless(now, Duration::ZERO).unwrap()["metadata"]["name"],
             "a.replica-3"
         );
         let other = view(&[lease(".shard-7", "y", "9/y")]);
         assert!(other.others_hold(now));
-        assert_eq!(other.useless(now), None);
+        assert_eq!(other.useless(now, Duration::ZERO), None);
         assert!(view(&[lease(".shard-1", "y", "9/y")]).others_hold(now));
         assert!(view(&[lease(".shard-1", "old", "3/x")]).others_hold(now));
+    }
+
+    #[test]
+    fn the_lease_of_a_shard_counts_when_somebody_deletes_it_and_that_of_a_process_does_not() {
+        let mut seen = view(&[
+            lease(".replica-1", "x", "3/x"),
+            lease(".shard-1", "x", "3/x"),
+            lease(".shard-2", "y", "9/y"),
+        ]);
+        let now = Instant::now();
+        seen.observe(Vec::new(), now);
+        assert_eq!(seen.members(now), BTreeSet::new());
+        assert_eq!(seen.holders(now)[1].as_deref(), Some("x"));
+        assert!(seen.others_hold(now));
+        let later = now + Duration::from_secs(15);
+        seen.observe(Vec::new(), later);
+        assert!(seen.holders(later).iter().all(Option::is_none));
+        assert!(!seen.others_hold(later));
     }
 
     #[test]
