@@ -109,13 +109,22 @@ impl Cache {
         sizes.into_iter().map(|((s, k), n)| (s, k, n)).collect()
     }
 
-    /// Stores the answer to a request and returns the changes that it makes.
-    pub fn learn(&self, request: &Request, answer: &Answer) -> Vec<Change> {
+    /// The newest known version of the object of a request, for [`Self::learn`]; asked before the request is sent.
+    pub fn known_version(&self, request: &Request) -> Option<u64> {
+        let key = request.key()?;
+        let tables = self.tables(&key.scope());
+        let versions = tables.iter().filter_map(|table| table.known_version(key));
+        versions.max()
+    }
+
+    /// Stores the answer to a request and returns the changes that it makes. `known` is the version of the object that
+    /// was known when the request was sent.
+    pub fn learn(&self, request: &Request, answer: &Answer, known: Option<u64>) -> Vec<Change> {
         let learn = |key: &Key, object: Option<&Arc<Object>>| {
             let object = object.map(document::without_managed_fields);
             let learn = |table: &Arc<Table>| match &object {
                 Some(object) => table.learn(key, object),
-                None => table.learn_gone(key),
+                None => table.learn_gone(key, known),
             };
             let tables = self.tables(&key.scope());
             tables.iter().filter_map(learn).collect()

@@ -483,6 +483,9 @@ impl Reader {
             // What left the selection may be shown as it is now.
             self.table.delete(&shown)
         } else if is_wanted {
+            if event == "ADDED" {
+                self.table.show_anew(&shown.key);
+            }
             self.table.upsert(&shown)
         } else {
             // Something on the way left out what was asked for.

@@ -125,12 +125,13 @@ impl GuardedClient {
     ) -> Result<(Answer, Vec<Change>), WriteConflict> {
         let imposed = self.judge(tenant, request)?;
         let class = CallClass::Work;
+        let known = self.cache.known_version(request);
         let answer = exchange(router, tenant, is_wanted, class, request).await;
         if request.writes() && !matches!(answer, Answer::Failed(_)) {
             let now = self.started.elapsed();
             self.contests.lock().made(tenant, imposed, now);
         }
-        let changes = self.cache.learn(request, &answer);
+        let changes = self.cache.learn(request, &answer, known);
         let answer = match answer {
             Answer::Failed(failure) if self.hides_contents => {
                 Answer::Failed(clean(&self.cache, failure, request))
@@ -297,7 +298,7 @@ impl GuardedClient {
         };
         let now = self.started.elapsed();
         self.contests.lock().made(None, imposed, now);
-        let changes = self.cache.learn(&request, &answer);
+        let changes = self.cache.learn(&request, &answer, None);
         Ok((answer, changes))
     }
 }

@@ -476,9 +476,17 @@ impl Table {
             .then(|| Change::of(key, Arc::clone(object), ChangeType::Changed))
     }
 
-    /// Stores from an answer that an object does not exist; otherwise like `learn`.
-    pub(super) fn learn_gone(&self, key: &Key) -> Option<Change> {
+    pub(super) fn known_version(&self, key: &Key) -> Option<u64> {
+        Some(self.state.read().entries.get(key)?.version)
+    }
+
+    /// Stores from an answer that an object does not exist; otherwise like `learn`. A version that came to be known
+    /// after the request was sent may be newer than the answer. It stays: if it is older, its deletion is reported.
+    pub(super) fn learn_gone(&self, key: &Key, known: Option<u64>) -> Option<Change> {
         let mut state = self.state.write();
+        if Some(state.entries.get(key)?.version) > known {
+            return None;
+        }
         let entry = state.take(key)?;
         let last = entry.object();
         let tombstone = Tombstone {
@@ -519,6 +527,14 @@ impl Table {
         let keys: Vec<Key> = answered.map(|(key, _)| key.clone()).collect();
         for key in &keys {
             state.take(key);
+        }
+    }
+
+    /// Notes that a list or an event shows this object anew: if an answer said that it is gone, it is back, or the event
+    /// of its deletion follows.
+    pub fn show_anew(&self, key: &Key) {
+        if let Some(tombstone) = self.state.write().tombstones.get_mut(key) {
+            tombstone.undated = false;
         }
     }
 

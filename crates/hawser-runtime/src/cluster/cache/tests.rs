@@ -69,6 +69,7 @@ impl Shelf {
 
     /// A whole list, as a feed takes it in.
     fn replace(&self, list: &[Listed], as_of: u64) -> Vec<Change> {
+        list.iter().for_each(|l| self.table.show_anew(&l.key));
         let mut changes: Vec<_> = list.iter().filter_map(|l| self.table.upsert(l)).collect();
         let keys = list.iter().map(|listed| listed.key.clone()).collect();
         let finished = self.table.finish(&keys, as_of);
@@ -85,7 +86,7 @@ impl Shelf {
             key: self.key(name),
         };
         let answer = Answer::Object(Arc::new(object(name, version, more)));
-        self.cache.learn(&request, &answer);
+        self.cache.learn(&request, &answer, None);
     }
 }
 
@@ -211,7 +212,7 @@ fn what_was_answered_to_be_gone_does_not_come_back_by_old_events() {
     let shelf = shelf(Coverage::default());
     shelf.replace(&[shelf.listed("a", 5, json!({}))], 5);
     let request = Request::delete(shelf.key("a"), "u1");
-    shelf.cache.learn(&request, &Answer::Gone);
+    shelf.cache.learn(&request, &Answer::Gone, Some(5));
     assert_eq!(shelf.seen("a"), None);
     assert!(shelf.cache.saw_deletion(&shelf.key("a")));
     assert_eq!(
@@ -223,6 +224,24 @@ fn what_was_answered_to_be_gone_does_not_come_back_by_old_events() {
     assert!(shelf.table.upsert(&next).is_some());
     assert_eq!(shelf.seen("a"), Some(9));
     assert!(!shelf.cache.saw_deletion(&shelf.key("a")));
+}
+
+#[test]
+fn an_answer_that_an_object_is_gone_is_older_than_an_event_that_came_meanwhile() {
+    let shelf = shelf(Coverage::default());
+    shelf.replace(&[], 1);
+    let request = Request::Read {
+        key: shelf.key("a"),
+    };
+    let known = shelf.cache.known_version(&request);
+    shelf.table.upsert(&shelf.listed("a", 5, json!({})));
+    assert_eq!(shelf.cache.learn(&request, &Answer::Gone, known), []);
+    assert_eq!(shelf.seen("a"), Some(5));
+    // The request after that one saw the same state, and its answer counts.
+    let known = shelf.cache.known_version(&request);
+    let changes = shelf.cache.learn(&request, &Answer::Gone, known);
+    assert_eq!(told(changes), [("a".to_owned(), ChangeType::Gone)]);
+    assert_eq!(shelf.seen("a"), None);
 }
 
 #[test]
@@ -238,7 +257,7 @@ fn a_deletion_proves_nothing_once_a_create_was_not_answered() {
         key: key.clone(),
         object,
     };
-    shelf.cache.learn(&create, &lost);
+    shelf.cache.learn(&create, &lost, None);
     assert!(!shelf.cache.saw_deletion(&key) && !shelf.cache.saw_end(&key));
     let earlier = shelf.listed("a", 5, json!({}));
     assert_eq!(shelf.table.upsert(&earlier), None, "it is still older");
@@ -413,7 +432,7 @@ fn two_tables_of_a_kind_each_know_their_part() {
     let request = Request::Read { key: state.clone() };
     shelf
         .cache
-        .learn(&request, &Answer::Object(Arc::new(learned.clone())));
+        .learn(&request, &Answer::Object(Arc::new(learned.clone())), None);
     assert!(matches!(shelf.cache.get(&state), Seen::Present(_)));
     assert_eq!((shelf.table.len(), second.len()), (0, 1));
     learned.metadata_mut().insert("name".into(), "b".into());
@@ -432,19 +451,21 @@ proptest! {
     /// However answers, events and lists interleave, the newest state that was seen is known.
     #[test]
     fn the_newest_state_wins_in_every_order(
-        mut order in prop::collection::vec((0..3_u8, 0..1000_usize), 1..40),
+        mut order in prop::collection::vec((0..4_u8, 0..1000_usize), 1..40),
         deletions in prop::collection::vec(any::<bool>(), 12),
+        only_hides in any::<bool>(),
     ) {
         let shelf = shelf(Coverage::default());
         shelf.replace(&[], 0);
-        // Twelve writes, version after version, to four names; some are deletions.
+        // Twelve writes, version after version, to four names; some are deletions, or hide the object for a while.
         let mut state: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         let mut history = vec![state.clone()];
         let mut events = Vec::new();
         for version in 1..=12_u64 {
             let name = ["a", "b", "c", "d"][usize::try_from(version * 7 % 4).unwrap()];
             let deleted = deletions[usize::try_from(version - 1).unwrap()] && state.contains_key(name);
-            let born = state.get(name).map_or(version, |(_, born)| *born);
+            let is_new = !only_hides && !state.contains_key(name);
+            let born = if is_new { version } else { state.get(name).map_or(0, |(_, born)| *born) };
             let uid = json!({ "metadata": { "uid": format!("u{born}") } });
             let listed = shelf.listed(name, version, uid);
             if deleted { state.remove(name); } else { state.insert(name.to_owned(), (version, born)); }
@@ -453,6 +474,9 @@ proptest! {
         }
         // Events in order, with answers from before and after them and lists of any age between.
         let mut next = 0;
+        // The newest version that anybody was told of, and a read that is not answered yet.
+        let mut newest = 0;
+        let mut under_way: Option<(Request, Option<u64>, usize)> = None;
         order.extend([(0, 0); 12]);
         for (what, index) in order {
             match what {
@@ -466,8 +490,24 @@ proptest! {
                     if !deleted {
                         let request = Request::Read { key: listed.key.clone() };
                         let answer = Answer::Object(Arc::clone(&listed.object));
-                        shelf.cache.learn(&request, &answer);
+                        shelf.cache.learn(&request, &answer, None);
+                        newest = newest.max(index % events.len() + 1);
                     }
+                }
+                3 => if let Some((request, known, at)) = under_way.take() {
+                    let key = request.key().unwrap();
+                    let state = history[at].get(&*key.name);
+                    let answer = state.map_or(Answer::Gone, |(version, born)| {
+                        let uid = json!({ "metadata": { "uid": format!("u{born}") } });
+                        Answer::Object(object(&key.name, *version, uid).into())
+                    });
+                    shelf.cache.learn(&request, &answer, known);
+                    newest = newest.max(at);
+                } else {
+                    let request = Request::Read { key: shelf.key(["a", "b", "c", "d"][index % 4]) };
+                    let since = newest.max(next);
+                    let at = since + index / 4 % (events.len() + 1 - since);
+                    under_way = Some((request.clone(), shelf.cache.known_version(&request), at));
                 }
                 _ => {
                     // A list is at least as new as the events before it.
@@ -477,6 +517,7 @@ proptest! {
                     }).collect();
                     shelf.replace(&list, at as u64);
                     next = next.max(at);
+                    newest = newest.max(at);
                 }
             }
         }
@@ -592,10 +633,10 @@ fn objects_of_a_namespace_are_found_without_a_look_at_others() {
     assert_eq!(table.keys_of("c", None), []);
 
     let key = scopes[0].key(Some("odd"), "o1");
-    table.learn_gone(&key);
+    table.learn_gone(&key, Some(1));
     assert_eq!(table.keys_of("a", Some("odd")).len(), 49);
     for key in table.keys_of("a", None) {
-        table.learn_gone(&key);
+        table.learn_gone(&key, Some(1));
     }
     assert_eq!(table.keys_of("a", None), []);
     assert_eq!(table.keys_of("b", None).len(), 100);
@@ -642,7 +683,7 @@ fn objects_with_a_label_are_found_without_a_look_at_others() {
     assert_ne!(cache.fingerprint(&question), fingerprint);
     relabel("o9", 3, "7");
     assert_eq!(found(&seventh), ["o9"]);
-    table.learn_gone(&scopes[0].key(Some("odd"), "o9"));
+    table.learn_gone(&scopes[0].key(Some("odd"), "o9"), Some(3));
     assert_eq!(found(&seventh), [""; 0]);
 }
 

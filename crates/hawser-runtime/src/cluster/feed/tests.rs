@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::cluster::cache::{Cache, ChangeType, Coverage};
 use crate::cluster::ground::{Ground, fault};
-use hawser_sync::{Seen, Side, Store};
+use hawser_sync::{Answer, Request, Seen, Side, Store};
 use kcp_playground::server::{Action, When};
 use kube_lang::object::Gvk;
 
@@ -364,6 +364,30 @@ async fn an_older_list_than_what_was_seen_takes_nothing_back() {
         assert!(fed.has("b"), "an older list took it away");
     }
     assert!(fed.has("b"));
+}
+
+#[tokio::test]
+async fn a_list_shows_again_what_an_answer_did_not_find() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let mut fed = plain(ground, PATIENT);
+    fed.told_of("a", ChangeType::Initial).await;
+    let scope = fed.feed.table().scope("");
+    let key = scope.key(Some("default"), "a");
+    let request = Request::Read { key };
+    let known = fed.cache.known_version(&request);
+    fed.cache.learn(&request, &Answer::Gone, known);
+    touch(&fed.ground, "a", "1").await;
+    assert!(!fed.has("a"));
+    let gone = Action::Status {
+        code: 410,
+        when: When::Before,
+    };
+    let faults = fed.ground.playground.faults();
+    faults.add(fault("watch", "configmaps", gone).once());
+    fed.feed.doubt();
+    fed.told_of("a", ChangeType::Changed).await;
+    assert!(fed.has("a"));
 }
 
 #[tokio::test]

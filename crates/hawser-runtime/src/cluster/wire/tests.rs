@@ -1,5 +1,7 @@
+use std::collections::HashSet;
+
 use super::*;
-use crate::cluster::cache::{Cache, Coverage};
+use crate::cluster::cache::{Cache, Coverage, Listed};
 use crate::cluster::connection::FIELD_MANAGER;
 use crate::cluster::ground::{Ground, fault};
 use hawser_sync::Labels;
@@ -464,5 +466,31 @@ async fn managed_fields_are_in_answers_on_request_and_never_in_the_cache() {
         panic!("no object");
     };
     assert_eq!(managers(&object), Value::Null);
+    drop(ground);
+}
+
+#[tokio::test]
+async fn what_shows_while_a_read_that_does_not_find_it_is_under_way_stays_in_the_cache() {
+    let Wired { ground, wire } = Wired::start().await;
+    let (cache, key) = (Cache::new(), config("late"));
+    cache.route(&key.side, "", &"service".into());
+    let table = cache.add(&key.side, &key.kind, &"service".into(), Coverage::default());
+    table.finish(&HashSet::new(), 1);
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "late", "namespace": "default", "uid": "u", "resourceVersion": "5"}});
+    let event = Listed {
+        key: key.clone(),
+        version: 5,
+        object: Object::new(object).unwrap().into(),
+    };
+    let shows = || {
+        table.upsert(&event);
+        Ok(())
+    };
+    let client = GuardedClient::new(&cache);
+    let request = Request::Read { key: key.clone() };
+    let sent = client.send(&wire, None, &shows, &request).await;
+    assert_eq!(sent.unwrap(), (Answer::Gone, Vec::new()));
+    assert_eq!(cache.get(&key), Seen::Present(event.object));
     drop(ground);
 }

@@ -48,7 +48,7 @@ impl Shelf {
             key: self.key(name),
         };
         let answer = Answer::Object(Arc::new(object(name, version, more)));
-        self.cache.learn(&request, &answer);
+        self.cache.learn(&request, &answer, None);
         match self.cache.kept(answer, &request) {
             Answer::Object(object) => object,
             other => panic!("{other:?}"),
@@ -187,7 +187,7 @@ fn nothing_of_what_is_left_out_is_gone() {
         (shelf.key(name), Arc::new(object))
     });
     let answer = Answer::Listed(all.to_vec());
-    shelf.cache.learn(&request, &answer);
+    shelf.cache.learn(&request, &answer, None);
     let Answer::Listed(kept) = shelf.cache.kept(answer, &request) else {
         panic!("no list");
     };
