@@ -69,8 +69,11 @@ impl Shelf {
 
     /// A whole list, as a feed takes it in.
     fn replace(&self, list: &[Listed], as_of: u64) -> Vec<Change> {
-        list.iter().for_each(|l| self.table.show_anew(&l.key));
-        let mut changes: Vec<_> = list.iter().filter_map(|l| self.table.upsert(l)).collect();
+        let take = |listed: &Listed| {
+            self.table.show_anew(&listed.key);
+            self.table.upsert(listed)
+        };
+        let mut changes: Vec<_> = list.iter().filter_map(take).collect();
         let keys = list.iter().map(|listed| listed.key.clone()).collect();
         let finished = self.table.finish(&keys, as_of);
         if finished.first {
