@@ -440,20 +440,16 @@ impl Table {
     fn parsed(&self) {}
 
     pub(super) fn saw_deletion(&self, key: &Key) -> bool {
-        let state = self.state.read();
-        state
-            .tombstones
-            .get(key)
-            .is_some_and(|tombstone| tombstone.witnessed)
+        let tombstones = &self.state.read().tombstones;
+        let tombstone = tombstones.get(key);
+        tombstone.is_some_and(|tombstone| tombstone.witnessed)
     }
 
     /// Whether an object was in deletion when it went, or had no finalizer.
     pub(super) fn saw_end(&self, key: &Key) -> bool {
-        let state = self.state.read();
-        state
-            .tombstones
-            .get(key)
-            .is_some_and(|tombstone| tombstone.ended)
+        let tombstones = &self.state.read().tombstones;
+        let tombstone = tombstones.get(key);
+        tombstone.is_some_and(|tombstone| tombstone.ended)
     }
 
     /// Stores the state of an object from an answer. No event will report it again, so the change is returned, for all
@@ -497,8 +493,8 @@ impl Table {
             undated: true,
         };
         state.record_deletion(key, tombstone);
-        let last = last.filter(|_| state.complete)?;
-        Some(Change::of(key, last, ChangeType::Gone))
+        let last = last.filter(|_| state.complete);
+        last.map(|last| Change::of(key, last, ChangeType::Gone))
     }
 
     /// Marks a deletion as uncertain: an object of this name may exist.
@@ -511,9 +507,8 @@ impl Table {
 
     /// Whether the object is left out, because too much is kept of its cluster.
     pub(super) fn leaves_out(&self, key: &Key) -> bool {
-        let state = self.state.read();
-        let entry = state.entries.get(key);
-        entry.is_some_and(Entry::is_left_out)
+        let entries = &self.state.read().entries;
+        entries.get(key).is_some_and(Entry::is_left_out)
     }
 
     /// Forgets objects that are known from answers only, until the source has been listed completely: without a watch,
@@ -530,8 +525,7 @@ impl Table {
         }
     }
 
-    /// Notes that a list or an event shows this object anew: if an answer said that it is gone, it is back, or the event
-    /// of its deletion follows.
+    /// Notes that a list or an event shows an object anew. If an answer said that it is gone, later events are newer.
     pub fn show_anew(&self, key: &Key) {
         if let Some(tombstone) = self.state.write().tombstones.get_mut(key) {
             tombstone.undated = false;

@@ -11,20 +11,18 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
 use tower::BoxError;
 
-use super::limits::Guard;
-
 /// Whether a write may leave.
 #[derive(Clone)]
-pub(super) struct Departure(Arc<Inner>);
+pub(super) struct Departure(Arc<DepartureState>);
 
-struct Inner {
-    guard: Box<Guard<'static>>,
+struct DepartureState {
+    guard: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     refusal: OnceLock<String>,
 }
 
 impl Departure {
     pub(super) fn new(guard: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(DepartureState {
             guard: Box::new(guard),
             refusal: OnceLock::new(),
         }))
