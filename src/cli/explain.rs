@@ -14,6 +14,7 @@ use crate::explain::progress::ObjectProgress;
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
     ExplainError, Explained, ExplainedLink, Explainer, Leader, ResourceProblem, Selection,
+    workspace_name,
 };
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
@@ -352,7 +353,7 @@ fn overview(findings: &Findings) -> String {
             out_of_sync.push(OutOfSync {
                 reason: known_reason(one.reason(), findings.attempts.of(number)),
                 title: title(one),
-                tenant: workspace(one),
+                tenant: workspace_name(one.path.as_deref(), &one.object.cluster),
             });
         }
     }
@@ -371,17 +372,9 @@ fn overview(findings: &Findings) -> String {
 pub(super) fn title(explained: &Explained) -> String {
     let object = &explained.object;
     let namespace = object.namespace.as_deref();
-    let place = format!("in workspace {}", workspace(explained));
+    let workspace = workspace_name(explained.path.as_deref(), &object.cluster);
+    let place = format!("in workspace {workspace}");
     sheet::title(&object.kind.kind, namespace, &object.name, &place)
-}
-
-/// The path of its workspace, if that is known, and its logical cluster.
-fn workspace(explained: &Explained) -> String {
-    let cluster = &explained.object.cluster;
-    match &explained.path {
-        Some(path) => format!("{path} ({cluster})"),
-        None => cluster.to_string(),
-    }
 }
 
 /// The lines that concern all objects.

@@ -9,7 +9,7 @@ use crate::explain::DueWrite;
 use crate::explain::differences::{Difference, Differences};
 use hawser_runtime::overview::plain;
 
-/// The number of fields that are printed of one object, and of characters of each value. Documents have all.
+/// The number of fields that are printed of one object, and of characters of each value.
 const MOST_FIELDS: usize = 50;
 const LONGEST_VALUE: usize = 120;
 

@@ -15,7 +15,9 @@ use super::manifest::ManifestError;
 use super::output::{Output, counted, warning, write_change};
 use super::progress::shown;
 use crate::explain::progress::ObjectProgress;
-use crate::publish::agent::explain::{ExplainError, Explained, Explainer, Selection};
+use crate::publish::agent::explain::{
+    ExplainError, Explained, Explainer, Selection, workspace_name,
+};
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, WriteCounts};
 use hawser_runtime::overview::plain;
@@ -168,10 +170,7 @@ fn human(plan: &ChangePlan) -> String {
         );
     };
     for ((cluster, path), tally) in &workspaces {
-        match path {
-            Some(path) => row(tally, &plain(&format!("{path} ({cluster})"))),
-            None => row(tally, cluster),
-        }
+        row(tally, &plain(&workspace_name(path.as_deref(), cluster)));
     }
     if workspaces.len() > 1 {
         row(&plan.total(), "all");
@@ -377,7 +376,6 @@ mod tests {
 
     use super::*;
     use crate::explain::DueWrite;
-    use crate::publish::agent::explain::ExplainedLink;
 
     #[test]
     fn a_terminal_obeys_nothing_that_is_printed() {
@@ -392,26 +390,11 @@ mod tests {
             refusal: Some(hostile()),
             held: false,
         };
-        let link = ExplainedLink {
-            entry: None,
-            reason: Reason::new(Code::Invalid, hostile()),
-            copy: None,
-            found_by: None,
-        };
+        let reason = Reason::new(Code::Invalid, hostile());
         let explained = Explained {
-            published_resource: "things".to_owned(),
-            object,
             path: Some(hostile()),
-            pauses: Vec::new(),
-            filters: Vec::new(),
-            not_synced: None,
-            state: None,
-            has_state: false,
-            drift: Vec::new(),
-            adopts: false,
-            links: vec![link],
-            has_secrets: false,
             due: vec![due],
+            ..Explained::untried("things", object, Some(reason))
         };
         let resource = ResourceChange {
             name: "things".to_owned(),

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conditions::untrue;
-pub use super::explained::{Explained, ExplainedLink};
+pub use super::explained::{Explained, ExplainedLink, workspace_name};
 use super::inactive::Inactive;
 use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
@@ -349,10 +349,9 @@ impl Explainer {
             return Ok(cluster);
         }
         let bound = self.agent.workspaces.engaged_clusters();
-        let bound = bound.iter().map(|one| match self.trials.path_of(one) {
-            Some(path) => format!("{path} ({one})"),
-            None => one.to_string(),
-        });
+        let bound = bound
+            .iter()
+            .map(|one| workspace_name(self.trials.path_of(one).as_deref(), one));
         Err(ExplainError::NotBound {
             asked: workspace.to_owned(),
             bound: first_of(bound.collect()),

@@ -61,7 +61,40 @@ pub struct ExplainedLink {
     pub found_by: Option<&'static str>,
 }
 
+/// The path of a workspace, if it is known, and its logical cluster.
+pub fn workspace_name(path: Option<&str>, cluster: &str) -> String {
+    match path {
+        Some(path) => format!("{path} ({cluster})"),
+        None => cluster.to_owned(),
+    }
+}
+
 impl Explained {
+    /// An object without a pass, perhaps with the reason.
+    pub fn untried(published_resource: &str, object: Key, reason: Option<Reason>) -> Self {
+        let link = reason.map(|reason| ExplainedLink {
+            entry: None,
+            reason,
+            copy: None,
+            found_by: None,
+        });
+        Self {
+            published_resource: published_resource.to_owned(),
+            object,
+            path: None,
+            pauses: Vec::new(),
+            filters: Vec::new(),
+            not_synced: None,
+            state: None,
+            has_state: false,
+            drift: Vec::new(),
+            adopts: false,
+            links: link.into_iter().collect(),
+            due: Vec::new(),
+            has_secrets: false,
+        }
+    }
+
     /// Whether the object is in sync.
     pub fn is_in_step(&self) -> bool {
         self.is_settled() && self.not_synced.is_none()

@@ -204,26 +204,9 @@ impl Trials {
         id: &SubjectId,
         reason: Option<Reason>,
     ) -> Explained {
-        let link = reason.map(|reason| ExplainedLink {
-            entry: None,
-            reason,
-            copy: None,
-            found_by: None,
-        });
         Explained {
-            published_resource: publication.plan.name.clone(),
-            object: publication.anchor(id),
             path: self.path_of(&id.cluster),
-            pauses: Vec::new(),
-            filters: Vec::new(),
-            not_synced: None,
-            state: None,
-            has_state: false,
-            drift: Vec::new(),
-            adopts: false,
-            links: link.into_iter().collect(),
-            due: Vec::new(),
-            has_secrets: false,
+            ..Explained::untried(&publication.plan.name, publication.anchor(id), reason)
         }
     }
 

@@ -242,7 +242,7 @@ mod tests {
     use kube_lang::object::Gvk;
 
     use super::*;
-    use crate::publish::agent::explained::{DueWrite, ExplainedLink};
+    use crate::publish::agent::explained::DueWrite;
 
     fn key(side: &str, cluster: &str, name: &str) -> Key {
         let kind = Arc::new(Gvk::new("things.example.com", "v1", "Thing"));
@@ -250,27 +250,8 @@ mod tests {
     }
 
     fn explained(cluster: &str, name: &str, verb: &'static str, code: Option<Code>) -> Explained {
+        let reason = code.map(|code| Reason::new(code, "secret-value"));
         Explained {
-            published_resource: "things".to_owned(),
-            object: key("kcp", cluster, name),
-            path: None,
-            pauses: Vec::new(),
-            filters: Vec::new(),
-            not_synced: None,
-            state: None,
-            has_state: false,
-            drift: Vec::new(),
-            adopts: false,
-            links: code
-                .map(|code| ExplainedLink {
-                    entry: None,
-                    reason: Reason::new(code, "secret-value"),
-                    copy: None,
-                    found_by: None,
-                })
-                .into_iter()
-                .collect(),
-            has_secrets: false,
             due: vec![DueWrite {
                 verb,
                 object: key("service", "", name),
@@ -279,6 +260,7 @@ mod tests {
                 refusal: code.map(|_| "secret-value".to_owned()),
                 held: code == Some(Code::Held),
             }],
+            ..Explained::untried("things", key("kcp", cluster, name), reason)
         }
     }
 

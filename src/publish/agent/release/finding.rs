@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::explain::{ExplainError, Selection};
+use super::super::explain::{ExplainError, Selection, workspace_name};
 use super::super::publication::{Publication, SubjectId};
 use super::{Releasable, ReleaseError, Releaser};
 use crate::publish::marks::Remote;
@@ -179,10 +179,7 @@ impl Releaser {
             .map(|namespace| format!("{namespace}/"));
         let namespace = namespace.unwrap_or_default();
         let path = self.explainer.trials.path_of(cluster);
-        let workspace = match path {
-            Some(path) => format!("{path} ({cluster})"),
-            None => cluster.to_string(),
-        };
+        let workspace = workspace_name(path.as_deref(), cluster);
         let kind = match &*kind.group {
             "" => kind.kind.clone(),
             group => format!("{}.{group}", kind.kind),
