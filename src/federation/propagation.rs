@@ -260,8 +260,8 @@ impl FederationEvents {
         for key in keys {
             let id = FederatedId {
                 type_name: Arc::clone(&of.spec.name),
-                namespace: key.namespace,
-                name: key.name,
+                namespace: key.namespace.clone(),
+                name: Arc::clone(&key.name),
             };
             self.check(&id, Duration::ZERO);
             self.add(id, Urgency::Initial, after);
@@ -406,8 +406,8 @@ impl Propagation {
                 for key in table.keys().into_iter().filter(|_| is_of_workloads) {
                     let id = FederatedId {
                         type_name: name.into(),
-                        namespace: key.namespace,
-                        name: key.name,
+                        namespace: key.namespace.clone(),
+                        name: Arc::clone(&key.name),
                     };
                     self.events.check(&id, Duration::ZERO);
                 }

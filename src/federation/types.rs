@@ -243,10 +243,13 @@ impl EventHandler for TypeController {
     fn changed(&self, table: &Arc<Table>, change: Change) {
         let add = |name: Arc<str>| self.queue.add(name, Urgency::Live);
         let is_of_namespaces = &*change.key.name == NAMESPACES;
-        add(change.key.name);
+        add(Arc::clone(&change.key.name));
         if is_of_namespaces {
             // All namespaced types depend on it.
-            table.keys().into_iter().for_each(|key| add(key.name));
+            table
+                .keys()
+                .into_iter()
+                .for_each(|key| add(Arc::clone(&key.name)));
         }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::compiled::AgentIdentity;
 use super::hashes::sha1_hex;
 use super::marks;
-use hawser_sync::Key;
+use hawser_sync::{Key, KeyParts};
 use kube_lang::object::{Object, merge_patch};
 
 /// An object, as a live read found it.
@@ -132,10 +132,10 @@ impl<'o> Witness<'o> {
 
     fn text<'k>(agent: &AgentIdentity, copies: impl Iterator<Item = &'k Key>) -> String {
         let mut words = vec![Self::author(agent)];
-        for Key {
-            namespace, name, ..
-        } in copies
-        {
+        for copy in copies {
+            let KeyParts {
+                namespace, name, ..
+            } = &**copy;
             words.push(Self::copy(None, name));
             words.extend(
                 namespace

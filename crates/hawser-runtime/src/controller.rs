@@ -162,6 +162,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
         {
             self.brakes.withdraw(&kind, &key);
         }
+        report.share_keys(|key| cache.shared(key));
         // Nobody forgets a subject that was withdrawn meanwhile.
         let active = pass.check_active().is_ok();
         let settled = active.then(|| Settled::of(&report, rules)).flatten();

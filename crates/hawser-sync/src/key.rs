@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use kube_lang::object::{Gvk, Object};
@@ -42,22 +43,31 @@ impl Scope {
 
     /// The object of this scope with a namespace (cluster-scoped kinds have none) and a name.
     pub fn key(&self, namespace: Option<&str>, name: &str) -> Key {
-        Key {
+        self.key_of(namespace.map(Into::into), name.into())
+    }
+
+    /// The same with names that are shared already.
+    pub fn key_of(&self, namespace: Option<Arc<str>>, name: Arc<str>) -> Key {
+        let parts = KeyParts {
             side: self.side.clone(),
             kind: Arc::clone(&self.kind),
             cluster: Arc::clone(&self.cluster),
-            namespace: namespace.map(Into::into),
-            name: name.into(),
-        }
+            namespace,
+            name,
+        };
+        parts.into()
     }
 }
 
 static NAMESPACE: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Namespace").into());
 
 /// The identity of an object, for caches, queues and requests. The uid distinguishes incarnations of one key and is
-/// sent as a precondition of requests.
+/// sent as a precondition of requests. Caches and indexes hold one key many times, so that a clone shares its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct Key(Arc<KeyParts>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyParts {
     pub side: Side,
     pub kind: Arc<Gvk>,
     pub cluster: Arc<str>,
@@ -77,13 +87,27 @@ impl Key {
     /// The key of this object's namespace, in the same cluster.
     pub fn namespace_key(&self) -> Option<Self> {
         let name = self.namespace.as_ref()?;
-        Some(Self {
-            side: self.side.clone(),
+        let parts = KeyParts {
             kind: Arc::clone(&NAMESPACE),
-            cluster: Arc::clone(&self.cluster),
             namespace: None,
             name: Arc::clone(name),
-        })
+            ..KeyParts::clone(self)
+        };
+        Some(parts.into())
+    }
+}
+
+impl Deref for Key {
+    type Target = KeyParts;
+
+    fn deref(&self) -> &KeyParts {
+        &self.0
+    }
+}
+
+impl From<KeyParts> for Key {
+    fn from(parts: KeyParts) -> Self {
+        Self(parts.into())
     }
 }
 

@@ -38,3 +38,19 @@ pub struct Report {
     /// The fingerprint of each answer; `None` if the answer was unknown.
     pub fingerprints: Vec<Option<Fingerprint>>,
 }
+
+impl Report {
+    /// Replaces keys by equal ones that others hold, so that what is kept of the report takes less memory.
+    pub fn share_keys(&mut self, shared: impl Fn(&Key) -> Option<Key>) {
+        let asked = self.asked.iter_mut().filter_map(|question| match question {
+            Question::Object(key) => Some(key),
+            Question::Marked(..) => None,
+        });
+        let copies = self.outcomes.iter_mut().filter_map(|one| one.copy.as_mut());
+        for key in asked.chain(copies) {
+            if let Some(known) = shared(key) {
+                *key = known;
+            }
+        }
+    }
+}

@@ -237,7 +237,7 @@ impl Applier {
         let mut tables = self.own.iter().map(|watch| watch.table());
         let works = tables.find(|table| *table.kind() == *WORK);
         let keys = works.map(|table| table.keys()).unwrap_or_default();
-        keys.into_iter().map(|key| key.name).collect()
+        keys.into_iter().map(|key| Arc::clone(&key.name)).collect()
     }
 
     /// False only if the hub says that there is no such Work.

@@ -31,7 +31,7 @@ use hawser_runtime::cluster::document;
 use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
-use hawser_sync::{CopyRecord, Key};
+use hawser_sync::{CopyRecord, KeyParts};
 use kube_lang::object::{Gvk, Object};
 
 /// The page size of lists.
@@ -349,12 +349,12 @@ impl Search {
             if key.side != sides.service {
                 continue;
             }
-            let Key {
+            let KeyParts {
                 kind,
                 namespace,
                 name,
                 ..
-            } = &key;
+            } = &*key;
             let path = collection(kind, namespace.as_deref(), &ends.target.1);
             let what = format!("{path}/{name}");
             let reply = self.planes.service.call(Call::get(&*what)).await;

@@ -24,7 +24,7 @@ use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::cluster::queue::QueueKey;
 use hawser_runtime::controller::{CopyIndex, SharedWatch, WatchRegistry, WatchSpec};
-use hawser_sync::{Answer, Drift, Failure, Key, Request, Seen, Side, Store as _};
+use hawser_sync::{Answer, Drift, Failure, Key, KeyParts, Request, Seen, Side, Store as _};
 use kube_lang::object::{Gvk, Object};
 
 /// An object of a workspace under a published resource: the subject of passes.
@@ -657,13 +657,14 @@ impl Publication {
     }
 
     pub fn anchor(&self, id: &SubjectId) -> Key {
-        Key {
+        let parts = KeyParts {
             side: self.sides.kcp.clone(),
             kind: Arc::clone(&self.remote_kind),
             cluster: Arc::clone(&id.cluster),
             namespace: id.namespace.clone(),
             name: Arc::clone(&id.name),
-        }
+        };
+        parts.into()
     }
 
     /// The fingerprint of all inputs of passes that are not objects.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use hawser_sync::{CopyRecord, Key};
+use hawser_sync::{CopyRecord, Key, KeyParts};
 use kube_lang::object::Gvk;
 
 /// A published object, by the name of its memory, and its workspace.
@@ -418,10 +418,11 @@ fn remove_owner<K: Eq + Hash>(
 
 fn any_version(key: &Key) -> Key {
     let kind = Gvk::new(&key.kind.group, "", &key.kind.kind);
-    Key {
+    let parts = KeyParts {
         kind: kind.into(),
-        ..key.clone()
-    }
+        ..KeyParts::clone(key)
+    };
+    parts.into()
 }
 
 #[cfg(test)]

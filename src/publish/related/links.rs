@@ -19,8 +19,8 @@ use crate::publish::types::Origin;
 use hawser_sync::link::{Adoption, Claims, Content, Fate, StatusFlow};
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Code, CopyOrigin, CopyRecord, Finalizer, Key, Link, LinkId, Memory, Policy, Reason, Request,
-    Scope, Seen, Side, Source, Subject, Target, View, equals,
+    Code, CopyOrigin, CopyRecord, Finalizer, Key, KeyParts, Link, LinkId, Memory, Policy, Reason,
+    Request, Scope, Seen, Side, Source, Subject, Target, View, equals,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -583,10 +583,11 @@ impl SharedCopies<'_> {
             MadeByOther::Perhaps(owners) => {
                 // Another pass follows when one of these memories says more.
                 for owner in owners {
-                    self.view.get(&Key {
+                    let memory = KeyParts {
                         name: owner.memory,
-                        ..self.memory.clone()
-                    });
+                        ..KeyParts::clone(&self.memory)
+                    };
+                    self.view.get(&memory.into());
                 }
                 CopyOrigin::Adopted
             }

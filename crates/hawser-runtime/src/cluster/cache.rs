@@ -109,6 +109,12 @@ impl Cache {
         sizes.into_iter().map(|((s, k), n)| (s, k, n)).collect()
     }
 
+    /// The key of a table, so that what is kept about its object shares its parts.
+    pub fn shared(&self, key: &Key) -> Option<Key> {
+        let tables = self.tables(&key.scope());
+        tables.iter().find_map(|table| table.shared(key))
+    }
+
     /// The newest known version of the object of a request, for [`Self::learn`]; asked before the request is sent.
     pub fn known_version(&self, request: &Request) -> Option<u64> {
         let key = request.key()?;

@@ -23,7 +23,7 @@ use super::connection::{
 };
 use super::document;
 use super::wire::collection;
-use hawser_sync::Key;
+use hawser_sync::{Key, KeyParts};
 use kube_lang::object::{Gvk, Object};
 
 mod names;
@@ -464,13 +464,14 @@ impl Reader {
             Clusters::One(cluster) => Arc::clone(cluster),
             Clusters::Annotation(name) => self.names.get(object.annotation(name)?),
         };
-        let key = Key {
+        let key = KeyParts {
             side: self.table.side().clone(),
             cluster,
             namespace: object.namespace().map(|name| self.names.get(name)),
             name: object.name().into(),
             kind,
         };
+        let key = Key::from(key);
         let object: Arc<Object> = self.selection.content.cut(object, &key.kind).into();
         let is_deleted = event == "DELETED";
         let is_wanted = !is_deleted && self.table.coverage().accepts(&key, &object);
@@ -489,7 +490,7 @@ impl Reader {
             self.table.upsert(&shown)
         } else {
             // Something on the way left out what was asked for.
-            let Key { kind, name, .. } = &shown.key;
+            let KeyParts { kind, name, .. } = &*shown.key;
             debug!(%kind, %name, "the server returned an object that does not match the request");
             None
         };

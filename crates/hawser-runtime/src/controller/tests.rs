@@ -63,7 +63,9 @@ impl EventHandler for Twins {
             ChangeType::Initial => Urgency::Initial,
             ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
-        self.subjects.queue.add(Name(change.key.name), urgency);
+        self.subjects
+            .queue
+            .add(Name(Arc::clone(&change.key.name)), urgency);
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Releasable, ReleaseError, Releaser};
 use crate::publish::marks::Remote;
 use crate::publish::memory;
 use crate::publish::release::Witness;
-use hawser_sync::Key;
+use hawser_sync::{Key, KeyParts};
 use kube_lang::object::Gvk;
 
 impl Releaser {
@@ -86,10 +86,10 @@ impl Releaser {
         let mut objects = BTreeMap::new();
         for object in found {
             let kind = &object.kind;
-            let any_version = Key {
+            let any_version = Key::from(KeyParts {
                 kind: Arc::new(Gvk::new(&kind.group, "", &kind.kind)),
-                ..object.clone()
-            };
+                ..KeyParts::clone(&object)
+            });
             let publications = running.values().filter(|one| {
                 (&one.remote_kind.group, &one.remote_kind.kind) == (&kind.group, &kind.kind)
             });
@@ -167,13 +167,13 @@ impl Releaser {
     }
 
     fn describe(&self, object: &Key) -> String {
-        let Key {
+        let KeyParts {
             kind,
             cluster,
             namespace,
             name,
             ..
-        } = object;
+        } = &**object;
         let namespace = namespace
             .as_deref()
             .map(|namespace| format!("{namespace}/"));

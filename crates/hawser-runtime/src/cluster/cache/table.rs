@@ -472,6 +472,11 @@ impl Table {
             .then(|| Change::of(key, Arc::clone(object), ChangeType::Changed))
     }
 
+    pub(super) fn shared(&self, key: &Key) -> Option<Key> {
+        let state = self.state.read();
+        state.entries.get_key_value(key).map(|(key, _)| key.clone())
+    }
+
     pub(super) fn known_version(&self, key: &Key) -> Option<u64> {
         Some(self.state.read().entries.get(key)?.version)
     }

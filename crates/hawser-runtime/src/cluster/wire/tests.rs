@@ -4,8 +4,7 @@ use super::*;
 use crate::cluster::cache::{Cache, Coverage, Listed};
 use crate::cluster::connection::FIELD_MANAGER;
 use crate::cluster::ground::{Ground, fault};
-use hawser_sync::Labels;
-use hawser_sync::Side;
+use hawser_sync::{KeyParts, Labels, Side};
 use kcp_playground::server::{Action, When};
 use serde_json::Value;
 
@@ -254,9 +253,12 @@ async fn a_resource_that_is_not_served_is_unknown_and_not_absent() {
             "{request:?}: {answer:?}"
         );
     }
-    let mut elsewhere = nothing;
-    elsewhere.side = Side::new("elsewhere");
-    let answer = wired.wire.send(&Request::Read { key: elsewhere }).await;
+    let elsewhere = KeyParts {
+        side: Side::new("elsewhere"),
+        ..KeyParts::clone(&nothing)
+    };
+    let key = elsewhere.into();
+    let answer = wired.wire.send(&Request::Read { key }).await;
     assert!(matches!(answer, Answer::Failed(Failure::Unavailable(_))));
 }
 

@@ -157,7 +157,7 @@ impl Places {
         let namespaces = self.clusters.get(&scope.cluster).into_iter().flatten();
         let keys = namespaces
             .flat_map(|(namespace, names)| names.iter().map(move |name| (namespace, name)));
-        keys.map(move |(namespace, name)| key(&scope, namespace.as_ref(), name))
+        keys.map(move |(namespace, name)| scope.key_of(namespace.clone(), Arc::clone(name)))
     }
 
     /// The keys of one namespace.
@@ -170,16 +170,6 @@ impl Places {
         let namespaces = self.clusters.get(&scope.cluster);
         let names = namespaces.and_then(|namespaces| namespaces.get(&namespace));
         let names = names.into_iter().flatten();
-        names.map(move |name| key(&scope, namespace.as_ref(), name))
-    }
-}
-
-fn key(scope: &Scope, namespace: Option<&Arc<str>>, name: &Arc<str>) -> Key {
-    Key {
-        side: scope.side.clone(),
-        kind: Arc::clone(&scope.kind),
-        cluster: Arc::clone(&scope.cluster),
-        namespace: namespace.cloned(),
-        name: Arc::clone(name),
+        names.map(move |name| scope.key_of(namespace.clone(), Arc::clone(name)))
     }
 }
