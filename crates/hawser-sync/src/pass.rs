@@ -9,7 +9,6 @@ use kube_lang::object::{Missing, Object};
 
 use super::drift::Drift;
 use super::facts::Facts;
-use super::fingerprint::Fingerprint;
 use super::key::{Finalizer, Key, LinkId};
 use super::link::Link;
 use super::memory::{CopyRecord, Entry, Memory};
@@ -197,9 +196,8 @@ impl<'a> Pass<'a> {
     /// Whether everything that the memory announces is known to be done, because a pass of this process came to rest
     /// with it.
     pub(super) fn rested(&self) -> bool {
-        let place = self.subject.memory.as_ref();
-        let rested = place.and_then(|place| self.view.rested(&place.key));
-        rested.is_some() && rested == self.stored.as_deref().map(Fingerprint::of)
+        let memory = self.subject.memory.as_ref().zip(self.stored.as_ref());
+        memory.is_some_and(|(place, stored)| self.view.rested(&place.key, stored))
     }
 
     /// Adds the wishes of a link. Steps that have failed in this pass are not repeated: the failure becomes the link's
