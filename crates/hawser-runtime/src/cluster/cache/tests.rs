@@ -89,7 +89,7 @@ impl Shelf {
             key: self.key(name),
         };
         let answer = Answer::Object(Arc::new(object(name, version, more)));
-        self.cache.learn(&request, &answer, None);
+        self.cache.learn(&request, answer, None);
     }
 }
 
@@ -215,7 +215,7 @@ fn what_was_answered_to_be_gone_does_not_come_back_by_old_events() {
     let shelf = shelf(Coverage::default());
     shelf.replace(&[shelf.listed("a", 5, json!({}))], 5);
     let request = Request::delete(shelf.key("a"), "u1");
-    shelf.cache.learn(&request, &Answer::Gone, Some(5));
+    shelf.cache.learn(&request, Answer::Gone, Some(5));
     assert_eq!(shelf.seen("a"), None);
     assert!(shelf.cache.saw_deletion(&shelf.key("a")));
     assert_eq!(
@@ -238,11 +238,12 @@ fn an_answer_that_an_object_is_gone_is_older_than_an_event_that_came_meanwhile()
     };
     let known = shelf.cache.known_version(&request);
     shelf.table.upsert(&shelf.listed("a", 5, json!({})));
-    assert_eq!(shelf.cache.learn(&request, &Answer::Gone, known), []);
+    let (_, changes) = shelf.cache.learn(&request, Answer::Gone, known);
+    assert_eq!(changes, []);
     assert_eq!(shelf.seen("a"), Some(5));
     // The request after that one saw the same state, and its answer counts.
     let known = shelf.cache.known_version(&request);
-    let changes = shelf.cache.learn(&request, &Answer::Gone, known);
+    let (_, changes) = shelf.cache.learn(&request, Answer::Gone, known);
     assert_eq!(told(changes), [("a".to_owned(), ChangeType::Gone)]);
     assert_eq!(shelf.seen("a"), None);
 }
@@ -260,7 +261,7 @@ fn a_deletion_proves_nothing_once_a_create_was_not_answered() {
         key: key.clone(),
         object,
     };
-    shelf.cache.learn(&create, &lost, None);
+    shelf.cache.learn(&create, lost, None);
     assert!(!shelf.cache.saw_deletion(&key) && !shelf.cache.saw_end(&key));
     let earlier = shelf.listed("a", 5, json!({}));
     assert_eq!(shelf.table.upsert(&earlier), None, "it is still older");
@@ -435,7 +436,7 @@ fn two_tables_of_a_kind_each_know_their_part() {
     let request = Request::Read { key: state.clone() };
     shelf
         .cache
-        .learn(&request, &Answer::Object(Arc::new(learned.clone())), None);
+        .learn(&request, Answer::Object(Arc::new(learned.clone())), None);
     assert!(matches!(shelf.cache.get(&state), Seen::Present(_)));
     assert_eq!((shelf.table.len(), second.len()), (0, 1));
     learned.metadata_mut().insert("name".into(), "b".into());
@@ -493,7 +494,7 @@ proptest! {
                     if !deleted {
                         let request = Request::Read { key: listed.key.clone() };
                         let answer = Answer::Object(Arc::clone(&listed.object));
-                        shelf.cache.learn(&request, &answer, None);
+                        shelf.cache.learn(&request, answer, None);
                         newest = newest.max(index % events.len() + 1);
                     }
                 }
@@ -504,7 +505,7 @@ proptest! {
                         let uid = json!({ "metadata": { "uid": format!("u{born}") } });
                         Answer::Object(object(&key.name, *version, uid).into())
                     });
-                    shelf.cache.learn(&request, &answer, known);
+                    shelf.cache.learn(&request, answer, known);
                     newest = newest.max(at);
                 } else {
                     let request = Request::Read { key: shelf.key(["a", "b", "c", "d"][index % 4]) };
