@@ -26,7 +26,6 @@ pub(super) enum Lookup {
 }
 
 /// An entry to be remembered (`Some`) or forgotten (`None`).
-#[derive(Clone)]
 pub(super) struct EntryUpdate(pub(super) Option<Entry>);
 
 /// The wishes of a link in this decision, and its outcome.
@@ -200,10 +199,10 @@ impl<'a> Pass<'a> {
         memory.is_some_and(|(place, stored)| self.view.rested(&place.key, stored))
     }
 
-    /// Adds the wishes of a link. Steps that have failed in this pass are not repeated: the failure becomes the link's
-    /// reason.
-    pub(super) fn take(&mut self, link: Option<&LinkId>, turn: &mut LinkDecision) {
-        let mut kept = Vec::new();
+    /// Adds the wishes of a link; returns whether nothing is under way for it. Steps that have failed in this pass are
+    /// not repeated: the failure becomes the link's reason.
+    pub(super) fn take(&mut self, link: Option<&LinkId>, turn: &mut LinkDecision) -> bool {
+        let mut ended = turn.memory.is_none();
         for (request, effect) in turn.steps.drain(..) {
             if let Some(failure) = self.failure(&request) {
                 turn.reason = reason_of(&request, &failure);
@@ -215,17 +214,16 @@ impl<'a> Pass<'a> {
                 turn.reason = Code::TooManyChanges.into();
                 continue;
             }
+            ended = false;
             if !self.steps.iter().any(|step| step.request == request) {
                 self.steps.push(Step {
                     link: link.cloned(),
-                    request: request.clone(),
+                    request,
                     effect,
                 });
             }
-            kept.push((request, effect));
         }
-        turn.steps = kept;
-        if let (Some(EntryUpdate(change)), Some(link)) = (turn.memory.clone(), link) {
+        if let (Some(EntryUpdate(change)), Some(link)) = (turn.memory.take(), link) {
             self.changes.insert(link.clone(), change);
             if let Some((request, effect)) = turn.behind.take() {
                 self.behind.push(Step {
@@ -235,6 +233,7 @@ impl<'a> Pass<'a> {
                 });
             }
         }
+        ended
     }
 }
 
