@@ -115,7 +115,7 @@ impl TrialLimits {
             secrets: &secrets,
             state: Mutex::default(),
         };
-        let mut report = run(&front, None, reading.store(), &client).await;
+        let mut report = run(&front, None, &reading, &client).await;
         let secrets = secrets.lock();
         for outcome in &mut report.outcomes {
             if let Some(source) = secrets.source(&outcome.link) {

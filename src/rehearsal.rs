@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use hawser_sync::Labels;
 use hawser_sync::{
-    Answer, Cluster, Dialect, Failure, Found, Key, Outcome, Report, Request, Scope, Seen, Step,
-    Store, Subject, View, run,
+    Answer, Cluster, Dialect, Failure, Fingerprint, Found, Key, Outcome, Report, Request, Scope,
+    Seen, Step, Store, Subject, View, run,
 };
 use kube_lang::object::{Object, merge_patch};
 
@@ -262,6 +262,10 @@ impl Store for Rehearsal {
 
     fn saw_end(&self, key: &Key) -> bool {
         self.saw_deletion(key)
+    }
+
+    fn fingerprint_of(&self, _: &Key, object: &Object) -> Fingerprint {
+        Fingerprint::of(object)
     }
 }
 

@@ -11,8 +11,8 @@ use super::rules::{Id, side, subject_of};
 use super::status::LinkedUids;
 use hawser_sync::Labels;
 use hawser_sync::{
-    Answer, Cluster, Dialect, Failure, Found, Key, Outcome, Report, Request, Scope, Seen, Step,
-    Store, Subject, View, run,
+    Answer, Cluster, Dialect, Failure, Fingerprint, Found, Key, Outcome, Report, Request, Scope,
+    Seen, Step, Store, Subject, View, run,
 };
 use kube_lang::object::Object;
 
@@ -217,6 +217,10 @@ impl Store for Model {
 
     fn saw_end(&self, _: &Key) -> bool {
         false
+    }
+
+    fn fingerprint_of(&self, _: &Key, object: &Object) -> Fingerprint {
+        Fingerprint::of(object)
     }
 }
 

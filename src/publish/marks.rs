@@ -82,21 +82,15 @@ impl Remote {
         }
     }
 
-    /// The labels that find the copy.
-    pub fn labels(&self) -> BTreeMap<String, String> {
-        let mut labels = BTreeMap::from([
+    /// The labels by which the copy is found. They contain hashes, so whoever needs them often keeps them.
+    pub fn marked(&self) -> Labels {
+        let own = [
             (CLUSTER.to_owned(), self.cluster.clone()),
             (NAME_HASH.to_owned(), sha1_hex(&self.name)),
-        ]);
-        if let Some(namespace) = &self.namespace {
-            labels.insert(NAMESPACE_HASH.to_owned(), sha1_hex(namespace));
-        }
-        labels
-    }
-
-    /// The labels by which the copy is found.
-    pub fn marked(&self) -> Labels {
-        self.labels().into_iter().collect()
+        ];
+        let namespace = self.namespace.as_ref();
+        let namespace = namespace.map(|name| (NAMESPACE_HASH.to_owned(), sha1_hex(name)));
+        own.into_iter().chain(namespace).collect()
     }
 
     fn annotations(&self) -> BTreeMap<String, String> {
@@ -123,10 +117,17 @@ impl Remote {
     }
 }
 
-/// The marks of a copy of this object. `path` is the workspace path, if it is enabled.
-pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: CopyOrigin) -> Marks {
+/// The marks of a copy of this object, which is found by these labels. `path` is the workspace path, if it is enabled.
+pub fn marks(
+    remote: &Remote,
+    labels: &Labels,
+    agent: &str,
+    path: Option<&str>,
+    made: CopyOrigin,
+) -> Marks {
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let mut identity = Metadata {
-        labels: remote.labels(),
+        labels: labels.iter().map(owned).collect(),
         annotations: remote.annotations(),
     };
     if let Some(path) = path.filter(|path| !path.is_empty()) {
@@ -144,12 +145,12 @@ pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: CopyOrigin)
     Marks { identity, extra }
 }
 
-/// The owner of an object.
+/// The owner of an object, if the copy of `remote` is found by these labels.
 ///
 /// All of its labels together determine it: a copy is found by its labels, and annotations that do not fit are
 /// corrected. An object with a part of them only is the copy if that part fits and nothing else, including names in
 /// annotations, names another owner.
-pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
+pub fn owner(live: &Object, remote: &Remote, labels: &Labels, agent: &str) -> Owner {
     if live.label(OBJECT_STATE).is_some() {
         return Owner::Other("the state of an agent".to_owned());
     }
@@ -166,23 +167,23 @@ pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
         // An agent's name without an identity says whose it is, but not of which source.
         return Owner::Nobody;
     }
-    let labels = remote.labels();
     let annotations = remote.annotations();
-    let contradicts = |wanted: Option<&String>, found: Option<&str>| match (wanted, found) {
+    let annotation = |key: &str| annotations.get(key).map(String::as_str);
+    let contradicts = |wanted: Option<&str>, found: Option<&str>| match (wanted, found) {
         (Some(wanted), Some(found)) => wanted != found,
         (None, Some(_)) => true,
         (_, None) => false,
     };
     let labelled = [CLUSTER, NAME_HASH, NAMESPACE_HASH]
         .iter()
-        .all(|key| live.label(key) == labels.get(*key).map(String::as_str));
+        .all(|key| live.label(key) == labels.get(key));
     let foreign = !labelled
         && ([CLUSTER, NAME_HASH, NAMESPACE_HASH]
             .iter()
-            .any(|key| contradicts(labels.get(*key), live.label(key)))
+            .any(|key| contradicts(labels.get(key), live.label(key)))
             || [NAME, NAMESPACE]
                 .iter()
-                .any(|key| contradicts(annotations.get(*key), live.annotation(key))));
+                .any(|key| contradicts(annotation(key), live.annotation(key))));
     if foreign {
         let who = Remote::read(live).map_or_else(
             || "another object".to_owned(),

@@ -168,7 +168,7 @@ pub fn extend(
     if compiled.related.is_empty() && memory.entries.is_empty() {
         return Ok(subject);
     }
-    let Found::All(copies) = view.find(&rules.local_scope(), &rules.remote().marked()) else {
+    let Found::All(copies) = view.find(&rules.local_scope(), rules.labels()) else {
         return Ok(subject);
     };
     let local = own_copy(copies, rules, &memory);

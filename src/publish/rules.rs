@@ -19,8 +19,8 @@ use hawser_sync::{Intent, Side};
 use kube_lang::object::{Gvk, Object, numbers};
 
 use hawser_sync::{
-    Code, CopyOrigin, Finalizer, Key, Link, LinkId, Marks, MemoryPlace, Owner, Policy, Reason,
-    Rules, Scope, Source, Subject, Target,
+    Code, CopyOrigin, Finalizer, Key, Labels, Link, LinkId, Marks, MemoryPlace, Owner, Policy,
+    Reason, Rules, Scope, Source, Subject, Target,
 };
 
 /// One for all subjects.
@@ -51,6 +51,8 @@ pub struct ObjectRules {
     compiled: Arc<Compiled>,
     sides: Sides,
     remote: Remote,
+    /// The labels by which its copy is found.
+    labels: Labels,
     /// The path of its workspace; empty if paths are disabled or unknown.
     cluster_path: String,
     /// What else decides about the report to the consumer; `None` if there is none.
@@ -68,6 +70,7 @@ impl ObjectRules {
         Self {
             compiled: Arc::clone(compiled),
             sides: sides.clone(),
+            labels: remote.marked(),
             remote,
             cluster_path: wanted.unwrap_or_default().to_owned(),
             synced: None,
@@ -91,6 +94,10 @@ impl ObjectRules {
 
     pub fn remote(&self) -> &Remote {
         &self.remote
+    }
+
+    pub fn labels(&self) -> &Labels {
+        &self.labels
     }
 
     pub fn cluster_path(&self) -> &str {
@@ -267,11 +274,12 @@ impl Rules for ObjectRules {
 
     fn marks(&self, _source: &Object, made: CopyOrigin) -> Marks {
         let path = Some(self.cluster_path.as_str());
-        marks::marks(&self.remote, &self.compiled.agent.name, path, made)
+        let (remote, agent) = (&self.remote, &self.compiled.agent.name);
+        marks::marks(remote, &self.labels, agent, path, made)
     }
 
     fn owner(&self, live: &Object) -> Owner {
-        marks::owner(live, &self.remote, &self.compiled.agent.name)
+        marks::owner(live, &self.remote, &self.labels, &self.compiled.agent.name)
     }
 
     fn status(&self, from: &Object, _: &Object, mutated: &Object) -> Result<Option<Value>, Reason> {
@@ -304,12 +312,12 @@ impl Rules for ObjectRules {
 /// The subject of an object of a workspace: its finalizer, its copy, its memory.
 pub fn subject_of(rules: ObjectRules) -> Subject {
     let compiled = Arc::clone(&rules.compiled);
-    let remote = rules.remote.clone();
     let types = &compiled.types;
     let anchor = rules.anchor();
     let codec = StateSecret {
         namespace: compiled.agent.namespace.clone(),
-        remote: remote.clone(),
+        remote: rules.remote.clone(),
+        labels: rules.labels.clone(),
         kind: Arc::clone(&types.remote),
         agent: compiled.agent.name.clone(),
     };
@@ -317,7 +325,7 @@ pub fn subject_of(rules: ObjectRules) -> Subject {
         Scope::new(&rules.sides.service, &SECRET, "").key(Some(&codec.namespace), &codec.name());
     let target = Target::Marked {
         scope: rules.local_scope(),
-        labels: remote.marked(),
+        labels: rules.labels.clone(),
     };
     let policy = policy(&compiled);
     Subject {

@@ -152,7 +152,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
             reading: &reading,
             passed: Mutex::default(),
         };
-        let mut report = run(&pass, rested.as_deref(), reading.store(), &client).await;
+        let mut report = run(&pass, rested.as_deref(), &reading, &client).await;
         let took = started.elapsed();
         let passed = client.passed.into_inner();
         drop(reading);

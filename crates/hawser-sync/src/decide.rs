@@ -128,9 +128,9 @@ impl Pass<'_> {
                 } else {
                     LinkDecision::end(Code::WaitingForOthers)
                 };
-                self.take(Some(&link.id), &mut turn);
+                let ended = self.take(Some(&link.id), &mut turn);
                 let over = matches!(turn.reason.code, Code::Gone | Code::Kept | Code::NoSource);
-                clear &= turn.ended() && over;
+                clear &= ended && over;
                 outcomes.push(outcome(link, turn));
             }
         }

@@ -21,10 +21,8 @@ pub trait Store: Sync {
     fn saw_deletion(&self, key: &Key) -> bool;
     /// Whether the object was in deletion, or had no finalizer, at that event. Otherwise it can only have been hidden.
     fn saw_end(&self, key: &Key) -> bool;
-    /// The fingerprint of an object that was read. A store that keeps fingerprints need not make another one.
-    fn fingerprint_of(&self, _key: &Key, object: &Object) -> Fingerprint {
-        Fingerprint::of(object)
-    }
+    /// The fingerprint of an object that was read: [`Fingerprint::of`], unless the store keeps it.
+    fn fingerprint_of(&self, key: &Key, object: &Object) -> Fingerprint;
 }
 
 type List = Vec<(Key, Arc<Object>)>;
@@ -318,8 +316,11 @@ impl View for PassView<'_> {
         created.is_some_and(|uid| object.uid() == Some(&**uid))
     }
 
-    fn rested(&self, key: &Key) -> Option<Fingerprint> {
-        self.rested?.answer(&Question::Object(key.clone()))
+    fn rested(&self, key: &Key, object: &Object) -> bool {
+        let rested = self
+            .rested
+            .and_then(|it| it.answer(&Question::Object(key.clone())));
+        rested.is_some_and(|rested| rested == self.store.fingerprint_of(key, object))
     }
 
     fn facts(&self) -> &Facts {

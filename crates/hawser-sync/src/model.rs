@@ -605,6 +605,10 @@ impl Store for Cache {
     fn saw_end(&self, key: &Key) -> bool {
         self.0.lock().ended.contains(key)
     }
+
+    fn fingerprint_of(&self, _: &Key, object: &Object) -> Fingerprint {
+        Fingerprint::of(object)
+    }
 }
 
 impl Cache {

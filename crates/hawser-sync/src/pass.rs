@@ -9,7 +9,6 @@ use kube_lang::object::{Missing, Object};
 
 use super::drift::Drift;
 use super::facts::Facts;
-use super::fingerprint::Fingerprint;
 use super::key::{Finalizer, Key, LinkId};
 use super::link::Link;
 use super::memory::{CopyRecord, Entry, Memory};
@@ -27,7 +26,6 @@ pub(super) enum Lookup {
 }
 
 /// An entry to be remembered (`Some`) or forgotten (`None`).
-#[derive(Clone)]
 pub(super) struct EntryUpdate(pub(super) Option<Entry>);
 
 /// The wishes of a link in this decision, and its outcome.
@@ -197,15 +195,14 @@ impl<'a> Pass<'a> {
     /// Whether everything that the memory announces is known to be done, because a pass of this process came to rest
     /// with it.
     pub(super) fn rested(&self) -> bool {
-        let place = self.subject.memory.as_ref();
-        let rested = place.and_then(|place| self.view.rested(&place.key));
-        rested.is_some() && rested == self.stored.as_deref().map(Fingerprint::of)
+        let memory = self.subject.memory.as_ref().zip(self.stored.as_ref());
+        memory.is_some_and(|(place, stored)| self.view.rested(&place.key, stored))
     }
 
-    /// Adds the wishes of a link. Steps that have failed in this pass are not repeated: the failure becomes the link's
-    /// reason.
-    pub(super) fn take(&mut self, link: Option<&LinkId>, turn: &mut LinkDecision) {
-        let mut kept = Vec::new();
+    /// Adds the wishes of a link; returns whether nothing is under way for it. Steps that have failed in this pass are
+    /// not repeated: the failure becomes the link's reason.
+    pub(super) fn take(&mut self, link: Option<&LinkId>, turn: &mut LinkDecision) -> bool {
+        let mut ended = turn.memory.is_none();
         for (request, effect) in turn.steps.drain(..) {
             if let Some(failure) = self.failure(&request) {
                 turn.reason = reason_of(&request, &failure);
@@ -217,17 +214,16 @@ impl<'a> Pass<'a> {
                 turn.reason = Code::TooManyChanges.into();
                 continue;
             }
+            ended = false;
             if !self.steps.iter().any(|step| step.request == request) {
                 self.steps.push(Step {
                     link: link.cloned(),
-                    request: request.clone(),
+                    request,
                     effect,
                 });
             }
-            kept.push((request, effect));
         }
-        turn.steps = kept;
-        if let (Some(EntryUpdate(change)), Some(link)) = (turn.memory.clone(), link) {
+        if let (Some(EntryUpdate(change)), Some(link)) = (turn.memory.take(), link) {
             self.changes.insert(link.clone(), change);
             if let Some((request, effect)) = turn.behind.take() {
                 self.behind.push(Step {
@@ -237,6 +233,7 @@ impl<'a> Pass<'a> {
                 });
             }
         }
+        ended
     }
 }
 

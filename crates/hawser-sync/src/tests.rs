@@ -1439,6 +1439,10 @@ impl Store for Moving {
     fn saw_end(&self, _key: &Key) -> bool {
         false
     }
+
+    fn fingerprint_of(&self, _: &Key, object: &Object) -> Fingerprint {
+        Fingerprint::of(object)
+    }
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use kube_lang::object::Object;
 
 use super::facts::Facts;
-use super::fingerprint::Fingerprint;
 use super::key::{Key, Labels, Scope};
 use super::request::{Failure, Request};
 
@@ -75,8 +74,8 @@ pub trait View {
     fn was_there(&self, key: &Key) -> bool;
     /// Whether this pass created the object, even if a webhook changed it.
     fn created(&self, key: &Key, object: &Object) -> bool;
-    /// The fingerprint that this object had when the last pass of this process over the subject came to rest.
-    fn rested(&self, key: &Key) -> Option<Fingerprint>;
+    /// Whether the last pass of this process over the subject came to rest with this state of the object.
+    fn rested(&self, key: &Key, object: &Object) -> bool;
     /// The facts that were derived from the answers in this pass.
     fn facts(&self) -> &Facts;
 }

@@ -143,7 +143,7 @@ impl Dispatch {
             for source in publication.synced_endpoints() {
                 let subjects = publication.subjects(&source, None).into_iter();
                 for id in subjects.filter(is_meant) {
-                    self.add(id, Urgency::Initial);
+                    self.add(publication, id, Urgency::Initial);
                 }
             }
         }
@@ -227,7 +227,7 @@ impl Dispatch {
     pub fn again(&self, publication: &Publication) {
         for source in publication.sources() {
             for id in publication.subjects(&source, None) {
-                self.add(id, Urgency::Live);
+                self.add(publication, id, Urgency::Live);
             }
         }
     }
@@ -240,7 +240,7 @@ impl Dispatch {
         for publication in self.running().values() {
             if publication.compiled().consumers_pause() {
                 for id in publication.subjects(&source, Some(cluster)) {
-                    self.add(id, Urgency::Live);
+                    self.add(publication, id, Urgency::Live);
                 }
             }
         }
@@ -249,18 +249,12 @@ impl Dispatch {
     /// Queues every known object of an endpoint.
     pub fn initial(&self, publication: &Publication, source: &SourceId, cluster: Option<&str>) {
         for id in publication.subjects(source, cluster) {
-            self.add(id, Urgency::Initial);
+            self.add(publication, id, Urgency::Initial);
         }
     }
 
-    /// A pass learned something: queues every subject that depends on it, except its own.
-    pub fn learned(&self, by: &SubjectId, change: &Change) {
-        if let Some(source) = self.cache.source(&change.key.side, &change.key.cluster) {
-            self.handle(&source, change, Some(by));
-        }
-    }
-
-    fn handle(&self, source: &SourceId, change: &Change, by: Option<&SubjectId>) {
+    /// Queues every subject that depends on a changed object of this source, except the one whose pass changed it.
+    pub(super) fn handle(&self, source: &SourceId, change: &Change, by: Option<&SubjectId>) {
         let urgency = match change.what {
             ChangeType::Initial => Urgency::Initial,
             ChangeType::Changed | ChangeType::Gone => Urgency::Live,
@@ -277,7 +271,7 @@ impl Dispatch {
         for publication in self.running().values() {
             for id in publication.concerned(source, change) {
                 if by != Some(&id) {
-                    self.add(id, urgency);
+                    self.add(publication, id, urgency);
                 }
             }
         }
@@ -285,15 +279,16 @@ impl Dispatch {
 
     /// Queues one object, with low urgency.
     pub fn look_at(&self, id: SubjectId) {
-        self.add(id, Urgency::Initial);
+        if let Some(publication) = self.publication(&id.publication) {
+            self.add(&publication, id, Urgency::Initial);
+        }
     }
 
-    fn add(&self, id: SubjectId, urgency: Urgency) {
+    fn add(&self, publication: &Publication, id: SubjectId, urgency: Urgency) {
         if !self.is_at_work() {
             return;
         }
-        let publication = self.publication(&id.publication);
-        if let Some(publication) = publication.filter(|one| one.plan.plans_only) {
+        if publication.plan.plans_only {
             return publication.note_change();
         }
         // The others are queued when their shard is opened.

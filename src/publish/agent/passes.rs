@@ -1,5 +1,6 @@
 //! Passes over objects of workspaces: their subject, the requests they may send, the notes at the end.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +77,9 @@ impl controller::Dialect for Passes {
     }
 
     fn learned(&self, by: &SubjectId, change: &Change) {
-        self.dispatch.learned(by, change);
+        if let Some(source) = self.cache.source(&change.key.side, &change.key.cluster) {
+            self.dispatch.handle(&source, change, Some(by));
+        }
     }
 
     fn worked(&self, waited: Duration, took: Duration, outcome: Option<queue::Outcome>) {
@@ -125,7 +128,11 @@ pub struct ObjectPass {
 
 impl PassDialect for ObjectPass {
     fn rules(&self) -> u64 {
-        self.publication.rules()
+        let compiled = self.publication.compiled().fingerprint();
+        let edition = self.publication.state.read().related.edition();
+        let mut hasher = DefaultHasher::new();
+        (compiled, edition, &self.publication.plan.pause).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Finds out how a workspace ends whose bindings are known to be in deletion.

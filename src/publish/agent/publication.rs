@@ -1,7 +1,6 @@
 //! One running published resource: its rules, its feeds, and notes about its objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -665,19 +664,6 @@ impl Publication {
             name: Arc::clone(&id.name),
         };
         parts.into()
-    }
-
-    /// The fingerprint of all inputs of passes that are not objects.
-    pub fn rules(&self) -> u64 {
-        let compiled = self.compiled().fingerprint();
-        let mut hasher = DefaultHasher::new();
-        (
-            compiled,
-            self.state.read().related.edition(),
-            &self.plan.pause,
-        )
-            .hash(&mut hasher);
-        hasher.finish()
     }
 
     /// Drops the notes about objects of a workspace that is no longer bound.

@@ -287,7 +287,8 @@ impl Releaser {
                 let Some(copy) = self.read(&key, &publication.plan.local_resource).await? else {
                     continue;
                 };
-                match marks::owner(&copy.object, &remote, &self.identity.name) {
+                let labels = remote.marked();
+                match marks::owner(&copy.object, &remote, &labels, &self.identity.name) {
                     Owner::Ours(_) => {
                         let is_new = |known: &LiveObject| known.object.uid() != copy.object.uid();
                         if marked.copies.iter().all(is_new) {

@@ -16,7 +16,13 @@ fn object(metadata: Value) -> Object {
 }
 
 fn marked(change: impl FnOnce(&mut Marks)) -> Object {
-    let mut marks = marks(&remote(), "agent", None, CopyOrigin::Created);
+    let mut marks = marks(
+        &remote(),
+        &remote().marked(),
+        "agent",
+        None,
+        CopyOrigin::Created,
+    );
     change(&mut marks);
     let mut copy = object(json!({"name": "copy"}));
     for (key, value) in marks.labels() {
@@ -26,6 +32,10 @@ fn marked(change: impl FnOnce(&mut Marks)) -> Object {
         copy.set_annotation(key, value);
     }
     copy
+}
+
+fn owner_of(live: &Object) -> Owner {
+    owner(live, &remote(), &remote().marked(), "agent")
 }
 
 #[test]
@@ -47,7 +57,13 @@ fn a_copy_carries_exactly_the_labels_and_annotations_of_the_contract() {
             },
         })
     );
-    let with_path = marks(&remote(), "agent", Some("root:org"), CopyOrigin::Adopted);
+    let with_path = marks(
+        &remote(),
+        &remote().marked(),
+        "agent",
+        Some("root:org"),
+        CopyOrigin::Adopted,
+    );
     assert_eq!(with_path.identity.annotations[WORKSPACE_PATH], "root:org");
     assert_eq!(with_path.extra.annotations[ADOPTED], "true");
 }
@@ -58,7 +74,13 @@ fn a_cluster_scoped_object_has_no_namespace_in_its_marks() {
         namespace: None,
         ..remote()
     };
-    let marks = marks(&remote, "agent", Some(""), CopyOrigin::Created);
+    let marks = marks(
+        &remote,
+        &remote.marked(),
+        "agent",
+        Some(""),
+        CopyOrigin::Created,
+    );
     assert_eq!(marks.identity.labels.len(), 2);
     assert_eq!(marks.identity.annotations.len(), 1);
 }
@@ -66,40 +88,31 @@ fn a_cluster_scoped_object_has_no_namespace_in_its_marks() {
 #[test]
 fn an_object_without_marks_belongs_to_nobody() {
     let live = object(json!({"name": "copy", "labels": {"app": "db"}}));
-    assert_eq!(owner(&live, &remote(), "agent"), Owner::Nobody);
+    assert_eq!(owner_of(&live), Owner::Nobody);
 }
 
 #[test]
 fn a_copy_of_this_source_is_ours_even_where_a_label_was_lost() {
-    assert_eq!(
-        owner(&marked(|_| {}), &remote(), "agent"),
-        Owner::Ours(CopyOrigin::Created)
-    );
+    assert_eq!(owner_of(&marked(|_| {})), Owner::Ours(CopyOrigin::Created));
     let lost = marked(|marks| {
         marks.identity.labels.remove(NAME_HASH);
         marks.extra.labels.remove(AGENT_NAME);
     });
-    assert_eq!(
-        owner(&lost, &remote(), "agent"),
-        Owner::Ours(CopyOrigin::Created)
-    );
+    assert_eq!(owner_of(&lost), Owner::Ours(CopyOrigin::Created));
     let adopted = marked(|marks| {
         marks
             .extra
             .annotations
             .insert(ADOPTED.into(), "true".into());
     });
-    assert_eq!(
-        owner(&adopted, &remote(), "agent"),
-        Owner::Ours(CopyOrigin::Adopted)
-    );
+    assert_eq!(owner_of(&adopted), Owner::Ours(CopyOrigin::Adopted));
 }
 
 #[test]
 fn an_object_of_another_source_tenant_or_agent_is_not_ours() {
     #[track_caller]
     fn check(who: &str, change: impl FnOnce(&mut Marks)) {
-        match owner(&marked(change), &remote(), "agent") {
+        match owner_of(&marked(change)) {
             Owner::Other(found) => assert!(found.contains(who), "{found}"),
             other => panic!("{other:?}"),
         }
@@ -126,9 +139,9 @@ fn all_labels_together_say_whose_a_copy_is_and_names_only_where_one_is_missing()
             }
         })
     };
-    let ours = owner(&renamed(true), &remote(), "agent");
+    let ours = owner_of(&renamed(true));
     assert_eq!(ours, Owner::Ours(CopyOrigin::Created));
-    let others = owner(&renamed(false), &remote(), "agent");
+    let others = owner_of(&renamed(false));
     let who = "the object abc123|default/other-thing".into();
     assert_eq!(others, Owner::Other(who));
 }

@@ -18,8 +18,8 @@ use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
 use hawser_sync::Side;
 use hawser_sync::{
-    Code, Codec, CopyOrigin, CopyRecord, Entry, Key, KeyParts, Link, LinkId, LostCopy, Memory,
-    PendingChange, Reason, Snapshot, Source,
+    Code, Codec, CopyOrigin, CopyRecord, Entry, Key, KeyParts, Labels, Link, LinkId, LostCopy,
+    Memory, PendingChange, Reason, Snapshot, Source,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -48,6 +48,8 @@ pub struct StateSecret {
     /// The namespace of the Secret.
     pub namespace: String,
     pub remote: Remote,
+    /// The labels by which the copy of the object is found.
+    pub labels: Labels,
     /// The kind of the object in the workspace.
     pub kind: Arc<Gvk>,
     pub agent: String,
@@ -250,8 +252,8 @@ impl StateSecret {
         form: SnapshotEncoding,
     ) -> Object {
         let mut secret = stored.cloned().unwrap_or_else(|| self.new_secret());
-        for (label, value) in self.remote.labels() {
-            secret.set_label(&label, &value);
+        for (label, value) in self.labels.iter() {
+            secret.set_label(label, value);
         }
         secret.set_label(marks::OBJECT_STATE, "true");
         let mut records = records(&secret);

@@ -107,8 +107,7 @@ impl Guard<'_> {
             let mut owners = owners.into_iter().flatten();
             owners.any(|owner| owner["uid"].as_str() == Some(uid))
         });
-        let labels = self.remote.marked();
-        owned || labels.fit(object)
+        owned || self.remote.marked().fit(object)
     }
 }
 

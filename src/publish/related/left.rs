@@ -207,7 +207,7 @@ impl Left<'_> {
         self.claim_recorded(|_| true);
         let copies = self
             .view
-            .find(&self.rules.local_scope(), &self.rules.remote().marked());
+            .find(&self.rules.local_scope(), self.rules.labels());
         let stays = match copies {
             Found::All(none) if none.is_empty() => Leftover::Nothing,
             Found::All(_) => Leftover::Copy,

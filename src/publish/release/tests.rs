@@ -40,7 +40,7 @@ fn mark(copy: &mut Object, made: CopyOrigin) {
         namespace: Some("default".into()),
         name: "lamp".into(),
     };
-    let marks = marks(&remote, "agent", Some("root:org"), made);
+    let marks = marks(&remote, &remote.marked(), "agent", Some("root:org"), made);
     for (key, value) in marks.labels() {
         copy.set_label(key, value);
     }

@@ -4,6 +4,7 @@
 //! bytes with a fingerprint, so most events end at a comparison of fingerprints. The newest version of an object wins:
 //! an event that was under way before a write cannot undo the answer to that write.
 
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub use table::{Change, ChangeType, Coverage, Finished, Listed, ObjectSize, Size
 pub type SourceId = Arc<str>;
 
 /// The tables of a kind from one source, each with a part of it.
-type SourceTables = Vec<Arc<Table>>;
+type SourceTables = Arc<[Arc<Table>]>;
 type TablesByKind = HashMap<(Side, Arc<Gvk>, SourceId), SourceTables>;
 
 /// All tables of a process.
@@ -35,7 +36,7 @@ type TablesByKind = HashMap<(Side, Arc<Gvk>, SourceId), SourceTables>;
 pub struct Cache {
     tables: RwLock<TablesByKind>,
     /// The source of each cluster.
-    routes: RwLock<HashMap<(Side, Arc<str>), SourceId>>,
+    routes: RwLock<HashMap<Side, HashMap<Arc<str>, SourceId>>>,
     /// The bytes that are kept of a cluster on this side, for each kind and source.
     most: Option<(Side, usize)>,
 }
@@ -56,20 +57,21 @@ impl Cache {
 
     /// Routes a cluster to the tables of this source.
     pub fn route(&self, side: &Side, cluster: &str, source: &SourceId) {
-        let route = (side.clone(), Arc::from(cluster));
-        self.routes.write().insert(route, Arc::clone(source));
+        let mut routes = self.routes.write();
+        let of_side = routes.entry(side.clone()).or_default();
+        of_side.insert(cluster.into(), Arc::clone(source));
     }
 
     /// Makes all objects of this cluster unknown, even if tables still hold them.
     pub fn unroute(&self, side: &Side, cluster: &str) {
-        self.routes
-            .write()
-            .remove(&(side.clone(), Arc::from(cluster)));
+        if let Some(of_side) = self.routes.write().get_mut(side) {
+            of_side.remove(cluster);
+        }
     }
 
     pub fn source(&self, side: &Side, cluster: &str) -> Option<SourceId> {
         let routes = self.routes.read();
-        routes.get(&(side.clone(), Arc::from(cluster))).cloned()
+        routes.get(side)?.get(cluster).cloned()
     }
 
     /// Adds an empty table, which a feed fills.
@@ -85,16 +87,30 @@ impl Cache {
         let table = Arc::new(Table::new(side, kind, source, coverage, most));
         let key = (side.clone(), Arc::clone(kind), Arc::clone(source));
         let mut tables = self.tables.write();
-        tables.entry(key).or_default().push(Arc::clone(&table));
+        let of_source = tables.entry(key).or_default();
+        let all = of_source.iter().chain([&table]);
+        *of_source = all.cloned().collect();
         table
     }
 
     /// Removes a table; its objects are unknown from now on.
     pub fn remove(&self, table: &Arc<Table>) {
-        self.tables.write().retain(|_, tables| {
-            tables.retain(|other| !Arc::ptr_eq(other, table));
-            !tables.is_empty()
-        });
+        let key = (
+            table.side().clone(),
+            Arc::clone(table.kind()),
+            Arc::clone(table.source()),
+        );
+        let mut tables = self.tables.write();
+        if let Slot::Occupied(mut of_source) = tables.entry(key) {
+            let others = of_source.get().iter();
+            let others = others.filter(|other| !Arc::ptr_eq(other, table));
+            let others: SourceTables = others.cloned().collect();
+            if others.is_empty() {
+                of_source.remove();
+            } else {
+                of_source.insert(others);
+            }
+        }
     }
 
     /// The sizes of the tables, for metrics.
@@ -102,7 +118,7 @@ impl Cache {
         let mut sizes: BTreeMap<(Side, Arc<Gvk>), Size> = BTreeMap::new();
         for ((side, kind, _), tables) in &*self.tables.read() {
             let size = sizes.entry((side.clone(), Arc::clone(kind))).or_default();
-            for table in tables {
+            for table in &**tables {
                 *size += table.size();
             }
         }
@@ -123,58 +139,63 @@ impl Cache {
         versions.max()
     }
 
-    /// Stores the answer to a request and returns the changes that it makes. `known` is the version of the object that
-    /// was known when the request was sent.
-    pub fn learn(&self, request: &Request, answer: &Answer, known: Option<u64>) -> Vec<Change> {
-        let learn = |key: &Key, object: Option<&Arc<Object>>| {
-            let object = object.map(document::without_managed_fields);
-            let learn = |table: &Arc<Table>| match &object {
-                Some(object) => table.learn(key, object),
-                None => table.learn_gone(key, known),
-            };
-            let tables = self.tables(&key.scope());
-            tables.iter().filter_map(learn).collect()
-        };
-        match (request.key(), answer) {
-            (Some(key), Answer::Object(object)) => learn(key, Some(object)),
-            (Some(key), Answer::Gone) => learn(key, None),
-            (None, Answer::Listed(list)) => {
-                let learned = list.iter().map(|(key, object)| learn(key, Some(object)));
-                learned.collect::<Vec<Vec<_>>>().concat()
+    /// Stores the answer to a request. Returns the part of it that the caches keep, because a pass knows no more of an
+    /// object than the next one, and the changes that it makes. `known` is the version of the object that was known when
+    /// the request was sent.
+    pub fn learn(
+        &self,
+        request: &Request,
+        answer: Answer,
+        known: Option<u64>,
+    ) -> (Answer, Vec<Change>) {
+        let mut changes = Vec::new();
+        let answer = match (request.key(), answer) {
+            (Some(key), Answer::Object(object)) => {
+                Answer::Object(self.learn_object(key, object, &mut changes))
+            }
+            (Some(key), Answer::Gone) => {
+                let tables = self.tables(&key.scope());
+                changes.extend(
+                    tables
+                        .iter()
+                        .filter_map(|table| table.learn_gone(key, known)),
+                );
+                Answer::Gone
+            }
+            (None, Answer::Listed(mut list)) => {
+                for (key, object) in &mut list {
+                    *object = self.learn_object(key, Arc::clone(object), &mut changes);
+                }
+                Answer::Listed(list)
             }
             // It may have been created: that an earlier one was deleted proves nothing now.
-            (Some(key), Answer::Failed(Failure::Unavailable(_)))
+            (Some(key), answer @ Answer::Failed(Failure::Unavailable(_)))
                 if matches!(request, Request::Create { .. }) =>
             {
-                for table in &self.tables(&key.scope()) {
+                for table in self.tables(&key.scope()).iter() {
                     table.doubt_deletion(key);
                 }
-                Vec::new()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// The part of an answer that the caches keep: a pass knows no more of an object than the next one.
-    pub fn kept(&self, answer: Answer, request: &Request) -> Answer {
-        let part = |key: &Key, object: Arc<Object>| {
-            let tables = self.tables(&key.scope());
-            if tables.iter().any(|table| table.leaves_out(key)) {
-                object.left_out().into()
-            } else {
-                object
-            }
-        };
-        match (request.key(), answer) {
-            (Some(key), Answer::Object(object)) => Answer::Object(part(key, object)),
-            (None, Answer::Listed(list)) => {
-                let kept = list.into_iter().map(|(key, object)| {
-                    let object = part(&key, object);
-                    (key, object)
-                });
-                Answer::Listed(kept.collect())
+                answer
             }
             (_, answer) => answer,
+        };
+        (answer, changes)
+    }
+
+    /// Stores an object, and returns the part of it that the caches keep.
+    fn learn_object(
+        &self,
+        key: &Key,
+        object: Arc<Object>,
+        changes: &mut Vec<Change>,
+    ) -> Arc<Object> {
+        let tables = self.tables(&key.scope());
+        let stored = document::without_managed_fields(&object);
+        changes.extend(tables.iter().filter_map(|table| table.learn(key, &stored)));
+        if tables.iter().any(|table| table.leaves_out(key)) {
+            object.left_out().into()
+        } else {
+            object
         }
     }
 
@@ -187,7 +208,7 @@ impl Cache {
         most: usize,
     ) -> Option<Vec<Key>> {
         let mut keys = Vec::new();
-        for table in &self.tables(scope) {
+        for table in self.tables(scope).iter() {
             keys.append(&mut table.keys_of_few(&scope.cluster, labels, most)?);
         }
         Some(keys)
@@ -208,7 +229,7 @@ impl Cache {
         labels: &Labels,
         keep: &dyn Fn(ObjectSize) -> bool,
     ) -> Found {
-        let found = self.tables(scope).into_iter().find_map(|table| {
+        let found = self.tables(scope).iter().find_map(|table| {
             match table.find(&scope.cluster, labels, keep) {
                 Found::All(all) => Some(all),
                 Found::Unknown => None,
@@ -219,7 +240,7 @@ impl Cache {
 
     fn tables(&self, scope: &Scope) -> SourceTables {
         let Some(source) = self.source(&scope.side, &scope.cluster) else {
-            return SourceTables::new();
+            return SourceTables::default();
         };
         let key = (scope.side.clone(), Arc::clone(&scope.kind), source);
         self.tables.read().get(&key).cloned().unwrap_or_default()
@@ -229,7 +250,7 @@ impl Cache {
 impl Store for Cache {
     fn get(&self, key: &Key) -> Seen {
         let mut answer = None;
-        for table in &self.tables(&key.scope()) {
+        for table in self.tables(&key.scope()).iter() {
             match table.get(key) {
                 Some(Seen::Present(object)) => return Seen::Present(object),
                 // One that is not complete yet may be the one that has it.
@@ -269,7 +290,7 @@ impl FingerprintSource for Cache {
         match question {
             Question::Object(key) => {
                 let mut answer = None;
-                for table in &self.tables(&key.scope()) {
+                for table in self.tables(&key.scope()).iter() {
                     match table.fingerprint(key)? {
                         Some(fingerprint) if fingerprint != Fingerprint::ABSENT => {
                             return Some(fingerprint);

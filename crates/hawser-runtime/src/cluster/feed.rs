@@ -395,7 +395,7 @@ impl Reader {
             let Event { kind, object } = read(&line)?;
             match &*kind {
                 "ADDED" | "MODIFIED" | "DELETED" => {
-                    let taken = self.take(&kind, object.get());
+                    let taken = self.take(&kind, object.get(), Table::upsert);
                     listed.extend(taken.and_then(|(_, key)| key));
                 }
                 "BOOKMARK" => {
@@ -445,7 +445,7 @@ impl Reader {
         let mut page = self.selection.connection.page(call, patience).await?;
         while let Some(item) = page.item().await? {
             self.table.note_activity();
-            let taken = self.take("ADDED", &String::from_utf8_lossy(&item));
+            let taken = self.take("ADDED", &String::from_utf8_lossy(&item), Table::upsert);
             listed.extend(taken.and_then(|(_, key)| key));
         }
         self.table.note_activity();
@@ -454,7 +454,13 @@ impl Reader {
 
     /// Stores an object from a list or an event, and reports it if it changed. Returns its version, and its key if it
     /// exists and matches the request; `None` for other documents and for objects without a cluster.
-    fn take(&mut self, event: &str, text: &str) -> Option<(u64, Option<Key>)> {
+    /// `store` is for objects that exist.
+    fn take(
+        &mut self,
+        event: &str,
+        text: &str,
+        store: fn(&Table, &Listed) -> Option<Change>,
+    ) -> Option<(u64, Option<Key>)> {
         let kind = Arc::clone(self.table.kind());
         let object = document::object(text, &kind)
             .inspect_err(|problem| debug!(%kind, problem, "the server returned something that is not an object"))
@@ -487,7 +493,7 @@ impl Reader {
             if event == "ADDED" {
                 self.table.show_anew(&shown.key);
             }
-            self.table.upsert(&shown)
+            store(&self.table, &shown)
         } else {
             // Something on the way left out what was asked for.
             let KeyParts { kind, name, .. } = &*shown.key;
@@ -610,7 +616,8 @@ impl Reader {
             let Event { kind, object } = read(&line)?;
             match &*kind {
                 "ADDED" | "MODIFIED" | "DELETED" => {
-                    let Some((version, _)) = self.take(&kind, object.get()) else {
+                    let taken = self.take(&kind, object.get(), Table::observe);
+                    let Some((version, _)) = taken else {
                         continue;
                     };
                     *since = (*since).max(version);

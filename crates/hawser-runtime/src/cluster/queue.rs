@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 pub use backoff::LONGEST;
 use fair::HANGS;
-pub use fair::{Fair, Take, Taken};
+pub use fair::{Due, Fair, Take, Taken};
 pub use state::{Depth, Outcome, QueueState, Urgency};
 
 /// A key of a queue.
@@ -109,17 +109,17 @@ impl<K: QueueKey> Queue<K> {
 
     /// Adds a key, because something happened to it.
     pub fn add(&self, key: K, urgency: Urgency) {
-        let (tenant, now) = (Arc::clone(key.tenant()), self.shared.now());
+        let (tenant, at) = (Arc::clone(key.tenant()), self.shared.now());
         self.shared
-            .change(|fair| fair.add(key, &tenant, urgency, now));
+            .change(|fair| fair.add(key, &tenant, Due { at, urgency }, at));
     }
 
     /// Adds a key for a later time; it runs earlier if something happens to it.
     pub fn add_after(&self, key: K, urgency: Urgency, after: Duration) {
-        let tenant = Arc::clone(key.tenant());
-        let at = self.shared.now().saturating_add(after);
+        let (tenant, now) = (Arc::clone(key.tenant()), self.shared.now());
+        let at = now.saturating_add(after);
         self.shared
-            .change(|fair| fair.add_after(key, &tenant, urgency, at));
+            .change(|fair| fair.add(key, &tenant, Due { at, urgency }, now));
     }
 
     /// The next key, as soon as there is one; `None` once the queue is closed. Cancel-safe.

@@ -131,14 +131,14 @@ impl GuardedClient {
             let now = self.started.elapsed();
             self.contests.lock().made(tenant, imposed, now);
         }
-        let changes = self.cache.learn(request, &answer, known);
+        let (answer, changes) = self.cache.learn(request, answer, known);
         let answer = match answer {
             Answer::Failed(failure) if self.hides_contents => {
                 Answer::Failed(clean(&self.cache, failure, request))
             }
             answer => answer,
         };
-        Ok((self.cache.kept(answer, request), changes))
+        Ok((answer, changes))
     }
 
     /// The places that a write sets, unless it has to wait because another writer undoes it each time.
@@ -298,8 +298,7 @@ impl GuardedClient {
         };
         let now = self.started.elapsed();
         self.contests.lock().made(None, imposed, now);
-        let changes = self.cache.learn(&request, &answer, None);
-        Ok((answer, changes))
+        Ok(self.cache.learn(&request, answer, None))
     }
 }
 

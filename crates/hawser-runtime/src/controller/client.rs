@@ -64,8 +64,7 @@ impl<D: Dialect> PassClient<'_, D> {
             () = self.work.given_up() => {
                 let why = "no answer in time; given up because other objects wait for the worker".to_owned();
                 let answer = Answer::Failed(Failure::Unavailable(why));
-                let changes = client.cache.learn(request, &answer, None);
-                Ok((answer, changes))
+                Ok(client.cache.learn(request, answer, None))
             }
             sent = trace::within(pass.trace(), client.send(router, tenant, &is_wanted, request)) => sent,
         };

@@ -15,7 +15,8 @@ use tokio::time::timeout;
 
 use super::shares::{PermitShares, Permits};
 use crate::cluster::cache::{Cache, ObjectSize};
-use hawser_sync::{Found, Key, Labels, Scope, Seen, Store};
+use hawser_sync::{Fingerprint, Found, Key, Labels, Scope, Seen, Store};
+use kube_lang::object::Object;
 
 /// The most bytes that one pass reads whole: twice an object as large as servers take, its copy and what is recorded of
 /// both.
@@ -40,11 +41,14 @@ pub struct Reading {
     beyond: Arc<Semaphore>,
 }
 
-/// The part of one pass.
+/// The part of one pass, and the caches as this pass reads them.
 pub struct PassReading<'a> {
     reading: &'a Reading,
     tenant: &'a Arc<str>,
-    store: PassStore<'a>,
+    cache: &'a Cache,
+    /// What has been read whole.
+    text: AtomicUsize,
+    tree: AtomicUsize,
     permits: Mutex<ReadingPermits>,
 }
 
@@ -52,14 +56,6 @@ pub struct PassReading<'a> {
 struct ReadingPermits {
     share: Option<Permits>,
     beyond: Option<OwnedSemaphorePermit>,
-}
-
-/// The caches, as one pass reads them.
-pub struct PassStore<'a> {
-    cache: &'a Cache,
-    /// What has been read whole.
-    text: AtomicUsize,
-    tree: AtomicUsize,
 }
 
 impl Default for Reading {
@@ -83,11 +79,9 @@ impl Reading {
         Some(PassReading {
             reading: self,
             tenant,
-            store: PassStore {
-                cache,
-                text: AtomicUsize::new(0),
-                tree: AtomicUsize::new(0),
-            },
+            cache,
+            text: AtomicUsize::new(0),
+            tree: AtomicUsize::new(0),
             permits: Mutex::new(permits),
         })
     }
@@ -118,14 +112,10 @@ fn units(bytes: usize) -> usize {
     bytes.div_ceil(UNIT)
 }
 
-impl<'a> PassReading<'a> {
-    pub fn store(&self) -> &PassStore<'a> {
-        &self.store
-    }
-
+impl PassReading<'_> {
     /// Whether what has been read fits beside what others read. Otherwise the pass is to end.
     pub fn fits(&self) -> bool {
-        let tree = self.store.tree.load(Ordering::Relaxed);
+        let tree = self.tree.load(Ordering::Relaxed);
         let mut permits = self.permits.lock();
         if tree > SHARE && permits.beyond.is_none() {
             permits.beyond = Arc::clone(&self.reading.beyond).try_acquire_owned().ok();
@@ -136,9 +126,7 @@ impl<'a> PassReading<'a> {
         let shares = &self.reading.shares;
         tree < LARGE || shares.grow(self.tenant, &mut permits.share, units(tree))
     }
-}
 
-impl PassStore<'_> {
     /// Whether an object of this size is read whole.
     fn take(&self, size: ObjectSize) -> bool {
         let before = self.text.load(Ordering::Relaxed);
@@ -151,7 +139,7 @@ impl PassStore<'_> {
     }
 }
 
-impl Store for PassStore<'_> {
+impl Store for PassReading<'_> {
     fn get(&self, key: &Key) -> Seen {
         match self.cache.get(key) {
             Seen::Present(object) if !self.take(self.cache.object_size(key)) => {
@@ -173,6 +161,10 @@ impl Store for PassStore<'_> {
     fn saw_end(&self, key: &Key) -> bool {
         self.cache.saw_end(key)
     }
+
+    fn fingerprint_of(&self, key: &Key, object: &Object) -> Fingerprint {
+        self.cache.fingerprint_of(key, object)
+    }
 }
 
 #[cfg(test)]
@@ -182,7 +174,7 @@ mod tests {
     use super::*;
     use crate::cluster::cache::{Coverage, Listed};
     use hawser_sync::Side;
-    use kube_lang::object::{Gvk, Object};
+    use kube_lang::object::Gvk;
 
     /// Objects of a megabyte of JSON and two megabytes of a tree each.
     fn cache(objects: usize) -> (Arc<Cache>, Scope) {
@@ -217,7 +209,7 @@ mod tests {
         let mut read = 0;
         for number in 0..12 {
             let key = scope.key(Some("default"), &number.to_string());
-            let Seen::Present(object) = pass.store().get(&key) else {
+            let Seen::Present(object) = pass.get(&key) else {
                 panic!("{key} is there");
             };
             assert_eq!(object.label("a"), Some("b"));
@@ -227,7 +219,7 @@ mod tests {
         assert!(pass.fits());
         let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
         let other = reading.begin(&tenant, &cache, 0).await.unwrap();
-        let Found::All(found) = other.store().find(&scope, &labels) else {
+        let Found::All(found) = other.find(&scope, &labels) else {
             panic!("all are known");
         };
         assert_eq!(found.len(), 12);
@@ -238,6 +230,22 @@ mod tests {
         );
         drop(pass);
         assert!(other.fits());
+    }
+
+    #[tokio::test]
+    async fn the_fingerprint_of_an_object_that_a_pass_read_is_the_one_in_the_table() {
+        let (cache, scope) = cache(1);
+        let (reading, tenant) = (Reading::default(), "a".into());
+        let pass = reading.begin(&tenant, &cache, 0).await.unwrap();
+        let key = scope.key(Some("default"), "0");
+        let Seen::Present(read) = pass.get(&key) else {
+            panic!("it is there");
+        };
+        assert_eq!(pass.fingerprint_of(&key, &read), Fingerprint::of(&read));
+        // The version stands for the content: a fingerprint that is computed would differ.
+        let mut other = Object::clone(&read);
+        other.root_mut().remove("data");
+        assert_eq!(pass.fingerprint_of(&key, &other), Fingerprint::of(&read));
     }
 
     #[tokio::test(start_paused = true)]
@@ -273,7 +281,7 @@ mod tests {
             text: 1,
             tree: SHARE + 1,
         };
-        assert!(grows.store().take(size) && !grows.fits());
+        assert!(grows.take(size) && !grows.fits());
         drop(first);
         assert!(grows.fits());
         assert!(reading.begin(&a, &cache, SHARE).await.is_none());

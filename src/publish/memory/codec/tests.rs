@@ -45,13 +45,15 @@ fn link(id: &str, source: Key) -> Link {
 }
 
 fn codec() -> StateSecret {
+    let remote = Remote {
+        cluster: "abc123".into(),
+        namespace: Some("ns".into()),
+        name: "nm".into(),
+    };
     StateSecret {
         namespace: "agent".into(),
-        remote: Remote {
-            cluster: "abc123".into(),
-            namespace: Some("ns".into()),
-            name: "nm".into(),
-        },
+        labels: remote.marked(),
+        remote,
         kind: Gvk::new("kcp.example.com", "v1", "CronTab").into(),
         agent: "here".into(),
     }

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use hawser_sync::Labels;
-use hawser_sync::{Fingerprint, Found, Key, Scope, Seen, Side};
+use hawser_sync::{Found, Key, Scope, Seen, Side};
 use kube_lang::object::{Gvk, Object};
 
 use super::SourceId;
@@ -17,11 +17,13 @@ use super::SourceId;
 mod body;
 mod coverage;
 mod entry;
+mod fingerprints;
 mod idle;
 mod places;
 mod shares;
 mod show;
 mod size;
+mod trees;
 
 pub(super) use body::Body;
 pub use body::ObjectSize;
@@ -32,6 +34,7 @@ use idle::UnreadObjects;
 use places::Places;
 use shares::ClusterBudgets;
 pub use size::Size;
+use trees::Trees;
 
 /// The number of deletions that are remembered; older ones are settled.
 const MAX_TOMBSTONES: usize = 20_000;
@@ -103,6 +106,7 @@ struct TableState {
     tombstones: HashMap<Key, Tombstone>,
     tombstone_order: VecDeque<Key>,
     idle: UnreadObjects,
+    trees: Trees,
 }
 
 /// See [`Cache`](super::Cache).
@@ -119,9 +123,9 @@ pub struct Table {
     /// The number of objects that were examined to find others.
     #[cfg(test)]
     pub(super) visits: AtomicUsize,
-    /// The number of objects that were parsed to compare fingerprints.
+    /// The number of objects that were parsed for passes and their questions.
     #[cfg(test)]
-    pub(super) parses: AtomicUsize,
+    pub(crate) parses: AtomicUsize,
 }
 
 impl Table {
@@ -247,7 +251,7 @@ impl Table {
         let state = self.state.read();
         if let Some(entry) = state.entries.get(key) {
             let is_kept = entry.ask() && state.shares.settles(key, entry);
-            let kept = is_kept.then(|| entry.object()).flatten();
+            let kept = is_kept.then(|| self.parsed(&state, key, entry)).flatten();
             return Some(kept.map_or(Seen::Unknown, Seen::Present));
         }
         let absent = if state.complete {
@@ -256,33 +260,6 @@ impl Table {
             Seen::Unknown
         };
         self.coverage.reaches(key).then_some(absent)
-    }
-
-    /// The fingerprint of the answer of `get`: `None` if the object is unknown, `Some(None)` if the table does not
-    /// cover it.
-    #[allow(
-        clippy::option_option,
-        reason = "not knowing and not being asked are two things"
-    )]
-    pub(super) fn fingerprint(&self, key: &Key) -> Option<Option<Fingerprint>> {
-        let state = self.state.read();
-        match state.entries.get(key) {
-            Some(entry) if !state.shares.settles(key, entry) => None,
-            Some(entry) => Some(Some(entry.fingerprint)),
-            None if !self.coverage.reaches(key) => Some(None),
-            None => state.complete.then_some(Some(Fingerprint::ABSENT)),
-        }
-    }
-
-    /// The fingerprint of a whole object, if this state of it is the one in the table.
-    pub(super) fn fingerprint_at(&self, key: &Key, object: &Object) -> Option<Fingerprint> {
-        let version = version(object)?;
-        let state = self.state.read();
-        let entry = state.entries.get(key)?;
-        let is_whole = matches!(entry.extent, Completeness::Whole | Completeness::Cut)
-            && !object.is_fragment();
-        let is_same = entry.version == version && Some(&*entry.uid) == object.uid();
-        (is_whole && is_same).then_some(entry.fingerprint)
     }
 
     pub(super) fn object_size(&self, key: &Key) -> ObjectSize {
@@ -305,7 +282,7 @@ impl Table {
         };
         let mut found = Vec::new();
         for (key, entry) in candidates {
-            let Some(object) = entry.object() else {
+            let Some(object) = self.parsed(&state, &key, entry) else {
                 return Found::Unknown;
             };
             if labels.fit(&object) {
@@ -323,30 +300,6 @@ impl Table {
         }
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         Found::All(found)
-    }
-
-    /// The fingerprint of the objects with these labels.
-    pub(super) fn fingerprint_of(&self, cluster: &str, labels: &Labels) -> Option<Fingerprint> {
-        self.index_labels(labels);
-        let state = self.state.read();
-        let mut fingerprints = Vec::new();
-        let positions = state.places.positions(cluster, labels);
-        for (key, entry) in self.candidates(&state, cluster, labels)? {
-            // This is asked for each event: what the index says is not parsed.
-            let fits = if let Some(positions) = &positions {
-                positions.iter().all(|one| entry.labelled.contains(one))
-            } else {
-                self.parsed();
-                labels.fit(&*entry.object()?)
-            };
-            if fits {
-                if !state.shares.settles(&key, entry) {
-                    return None;
-                }
-                fingerprints.push(entry.fingerprint);
-            }
-        }
-        Some(Fingerprint::of_all(fingerprints))
     }
 
     /// The keys of the objects that may have these labels; `None` if these are more than `most`.
@@ -430,14 +383,18 @@ impl Table {
     #[allow(clippy::unused_self, reason = "only tests count")]
     fn visited(&self, _: usize) {}
 
-    #[cfg(test)]
-    fn parsed(&self) {
+    /// The kept part of an object. It is parsed unless somebody holds it.
+    #[cfg_attr(not(test), allow(clippy::unused_self, reason = "only tests count"))]
+    fn parsed(&self, state: &TableState, key: &Key, entry: &Entry) -> Option<Arc<Object>> {
+        if let Some(tree) = state.trees.get(key) {
+            return Some(tree);
+        }
+        #[cfg(test)]
         self.parses.fetch_add(1, Ordering::Relaxed);
+        let object = entry.object()?;
+        state.trees.note(key, &object);
+        Some(object)
     }
-
-    #[cfg(not(test))]
-    #[allow(clippy::unused_self, reason = "only tests count")]
-    fn parsed(&self) {}
 
     pub(super) fn saw_deletion(&self, key: &Key) -> bool {
         let tombstones = &self.state.read().tombstones;
@@ -466,6 +423,9 @@ impl Table {
         if let Some(entry) = state.entries.get_mut(key) {
             entry.asked.store(true, Ordering::Relaxed);
             entry.answered |= is_new;
+            if news != PutOutcome::Older && entry.extent == Completeness::Whole {
+                state.trees.note(key, object);
+            }
         }
         // Changes are reported once the first list is complete.
         (state.complete && news == PutOutcome::Different)
@@ -537,7 +497,22 @@ impl Table {
         }
     }
 
-    /// Stores the event of an object that exists.
+    /// Stores the event of an object that exists. The event of a write whose answer is stored shows nothing new.
+    pub fn observe(&self, event: &Listed) -> Option<Change> {
+        let mut state = self.state.write();
+        if let Some(entry) = state.entries.get_mut(&event.key)
+            && entry.extent == Completeness::Whole
+            && entry.is_state(event.version, &event.object)
+        {
+            entry.answered = false;
+            return None;
+        }
+        drop(state);
+        self.upsert(event)
+    }
+
+    /// Stores an object of a list. It may differ from a known object of the same version: servers read objects by the
+    /// schema of the time.
     pub fn upsert(&self, listed: &Listed) -> Option<Change> {
         let Listed {
             key,
@@ -726,6 +701,7 @@ impl TableState {
             body: self.packer.pack(kept.text),
         };
         self.count(key, &entry);
+        self.trees.forget(key);
         if let Some(before) = self.entries.insert(key.clone(), entry) {
             self.uncount(key, &before);
         }
@@ -747,6 +723,7 @@ impl TableState {
             if let Some(entry) = self.entries.get_mut(&oldest) {
                 let (bytes, charge) = (entry.body.len(), entry.charge);
                 entry.shrink();
+                self.trees.forget(&oldest);
                 self.bytes = self.bytes + entry.body.len() - bytes;
                 self.shares.recharge(&oldest, charge, entry.charge);
             }
@@ -756,6 +733,7 @@ impl TableState {
     fn take(&mut self, key: &Key) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
         self.revision += 1;
+        self.trees.forget(key);
         self.uncount(key, &entry);
         self.unindex(entry.indexed, key);
         self.places.remove(key, &entry.labelled);

@@ -376,7 +376,7 @@ async fn a_list_shows_again_what_an_answer_did_not_find() {
     let key = scope.key(Some("default"), "a");
     let request = Request::Read { key };
     let known = fed.cache.known_version(&request);
-    fed.cache.learn(&request, &Answer::Gone, known);
+    fed.cache.learn(&request, Answer::Gone, known);
     touch(&fed.ground, "a", "1").await;
     assert!(!fed.has("a"));
     let gone = Action::Status {

@@ -102,10 +102,11 @@ enum Fate {
     Forgotten,
 }
 
+/// The time from which a key may run, and the urgency that it has then.
 #[derive(Clone, Copy, Debug)]
-struct Due {
-    at: Duration,
-    urgency: Urgency,
+pub struct Due {
+    pub at: Duration,
+    pub urgency: Urgency,
 }
 
 impl Due {
@@ -169,14 +170,39 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         }
     }
 
-    /// Something happened to a key: it is ready now, or right after its run.
-    pub fn add(&mut self, key: K, tenant: &Arc<str>, urgency: Urgency, now: Duration) {
-        self.put(key, tenant, Due { at: now, urgency }, now);
-    }
-
-    /// Schedules a key for a time; it runs earlier if something happens. Never delays an earlier schedule.
-    pub fn add_after(&mut self, key: K, tenant: &Arc<str>, urgency: Urgency, at: Duration) {
-        self.put(key, tenant, Due { at, urgency }, Duration::ZERO);
+    /// Adds a key that is due now or later. A waiting key is only brought forward. A running one comes back when it is
+    /// due, or right after its run if that is later.
+    pub fn add(&mut self, key: K, tenant: &Arc<str>, wish: Due, now: Duration) {
+        let Some(id) = self.index.get(&key).copied() else {
+            let id = self.insert(key, tenant, wish.urgency);
+            return self.settle(id, wish, now);
+        };
+        let slot = self.slots[id as usize]
+            .as_mut()
+            .expect("the index names occupied slots only");
+        match slot.state {
+            KeyState::Running { again, fate } => {
+                slot.state = KeyState::Running {
+                    again: Some(wish.and(again)),
+                    fate,
+                };
+            }
+            KeyState::Ready(place) if wish.urgency < slot.urgency => {
+                self.turns.remove(slot.tenant, slot.urgency, place);
+                slot.urgency = wish.urgency;
+                self.turns.push(slot.tenant, slot.urgency, place);
+            }
+            KeyState::Ready(_) => {}
+            KeyState::Delayed(at) => {
+                let own = Due {
+                    at,
+                    urgency: slot.urgency,
+                };
+                let due = own.and(Some(slot.allowed(wish)));
+                self.delayed.remove(&(at, id));
+                self.settle(id, due, now);
+            }
+        }
     }
 
     /// The next key, if one may run now.
@@ -443,39 +469,6 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             unfinished: ages.sum(),
             adds: self.seq,
             retries: self.retries,
-        }
-    }
-
-    fn put(&mut self, key: K, tenant: &Arc<str>, wish: Due, now: Duration) {
-        let Some(id) = self.index.get(&key).copied() else {
-            let id = self.insert(key, tenant, wish.urgency);
-            return self.settle(id, wish, now);
-        };
-        let slot = self.slots[id as usize]
-            .as_mut()
-            .expect("the index names occupied slots only");
-        match slot.state {
-            KeyState::Running { again, fate } => {
-                slot.state = KeyState::Running {
-                    again: Some(wish.and(again)),
-                    fate,
-                };
-            }
-            KeyState::Ready(place) if wish.urgency < slot.urgency => {
-                self.turns.remove(slot.tenant, slot.urgency, place);
-                slot.urgency = wish.urgency;
-                self.turns.push(slot.tenant, slot.urgency, place);
-            }
-            KeyState::Ready(_) => {}
-            KeyState::Delayed(at) => {
-                let own = Due {
-                    at,
-                    urgency: slot.urgency,
-                };
-                let due = own.and(Some(slot.allowed(wish)));
-                self.delayed.remove(&(at, id));
-                self.settle(id, due, now);
-            }
         }
     }
 

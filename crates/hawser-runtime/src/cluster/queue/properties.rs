@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Fair, Outcome, Take, Urgency};
+use super::{Due, Fair, Outcome, Take, Urgency};
 
 const TENANTS: usize = 4;
 const KEYS: usize = 5;
@@ -324,13 +324,20 @@ impl Run {
         let tenant = |key: Key| Arc::from(format!("tenant {}", key.0));
         match event {
             Event::Add(key, urgency) => {
-                self.fair.add(key, &tenant(key), urgency, self.now());
+                let due = Due {
+                    at: self.now(),
+                    urgency,
+                };
+                self.fair.add(key, &tenant(key), due, self.now());
                 self.model.wish(key, urgency, self.model.now);
             }
             Event::AddAfter(key, urgency, after) => {
                 let at = self.model.now + after;
-                self.fair
-                    .add_after(key, &tenant(key), urgency, Duration::from_millis(at));
+                let due = Due {
+                    at: Duration::from_millis(at),
+                    urgency,
+                };
+                self.fair.add(key, &tenant(key), due, self.now());
                 self.model.wish(key, urgency, at);
             }
             Event::Take => drop(self.take()?),

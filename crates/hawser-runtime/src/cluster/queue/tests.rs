@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Depth, Fair, Outcome, Queue, QueueKey, Take, Urgency};
+use super::{Depth, Due, Fair, Outcome, Queue, QueueKey, Take, Urgency};
 
 /// The middle of the spread of a back-off: 50 ms, 100 ms, 200 ms …
 const MIDDLE: u64 = 200;
@@ -20,6 +20,10 @@ fn urgency(word: &str) -> Urgency {
         "resync" => Urgency::Resync,
         other => panic!("no urgency: {other}"),
     }
+}
+
+fn due(urgency: Urgency, at: Duration) -> Due {
+    Due { at, urgency }
 }
 
 fn millis(word: &str) -> Duration {
@@ -57,9 +61,13 @@ fn check(script: &str) {
         let now = millis(words[0]);
         let tenant = |key: &str| Arc::from(&key[..1]);
         match &words[1..] {
-            ["add", key, lane] => fair.add((*key).to_owned(), &tenant(key), urgency(lane), now),
+            ["add", key, lane] => {
+                let due = due(urgency(lane), now);
+                fair.add((*key).to_owned(), &tenant(key), due, now);
+            }
             ["add", key, lane, "at", at] => {
-                fair.add_after((*key).to_owned(), &tenant(key), urgency(lane), millis(at));
+                let due = due(urgency(lane), millis(at));
+                fair.add((*key).to_owned(), &tenant(key), due, now);
             }
             ["settled", key] => fair.done(&(*key).to_owned(), Outcome::Settled, now, MIDDLE),
             ["again", key, after] => {
@@ -362,11 +370,26 @@ fn lower_lanes_get_every_eighth_turn() {
     let mut fair = Fair::new(1000);
     let (busy, slow): (Arc<str>, Arc<str>) = ("busy".into(), "slow".into());
     for key in 0..40 {
-        fair.add(key, &busy, Urgency::Live, Duration::ZERO);
+        fair.add(
+            key,
+            &busy,
+            due(Urgency::Live, Duration::ZERO),
+            Duration::ZERO,
+        );
     }
     for key in [100, 101] {
-        fair.add(key, &slow, Urgency::Initial, Duration::ZERO);
-        fair.add(key + 100, &slow, Urgency::Resync, Duration::ZERO);
+        fair.add(
+            key,
+            &slow,
+            due(Urgency::Initial, Duration::ZERO),
+            Duration::ZERO,
+        );
+        fair.add(
+            key + 100,
+            &slow,
+            due(Urgency::Resync, Duration::ZERO),
+            Duration::ZERO,
+        );
     }
     let order: Vec<i32> = std::iter::from_fn(|| match fair.take(Duration::ZERO) {
         Take::Key(taken) => Some(taken.key),
@@ -384,7 +407,7 @@ fn any_number_of_tenants_whose_keys_take_long_leaves_room_for_the_others() {
     let mut fair = Fair::new(4).with_slow(8);
     let tenants: Vec<Arc<str>> = ('a'..='d').map(|name| name.to_string().into()).collect();
     for key in 0..80 {
-        fair.add(key, &tenants[key % 4], Urgency::Live, at(0));
+        fair.add(key, &tenants[key % 4], due(Urgency::Live, at(0)), at(0));
     }
     let take = |fair: &mut Fair<usize>, now: Duration| match fair.take(now) {
         Take::Key(taken) => Some(taken.key),
@@ -401,7 +424,7 @@ fn any_number_of_tenants_whose_keys_take_long_leaves_room_for_the_others() {
     assert_eq!(take(&mut fair, at(6)), None);
     let quiet: Arc<str> = "z".into();
     for key in 100..110 {
-        fair.add(key, &quiet, Urgency::Initial, at(6));
+        fair.add(key, &quiet, due(Urgency::Initial, at(6)), at(6));
     }
     let taken: Vec<usize> = std::iter::from_fn(|| take(&mut fair, at(6))).collect();
     assert_eq!(taken, [100, 101, 102, 103]);
@@ -418,14 +441,19 @@ fn tenants_that_want_all_workers_at_once_leave_some_to_another() {
         let mut fair = Fair::new(16).with_slow(32).with_workers(64);
         for key in 0..crowd * 100 {
             let tenant: Arc<str> = format!("t{}", key % crowd).into();
-            fair.add(key, &tenant, Urgency::Live, now);
+            fair.add(key, &tenant, due(Urgency::Live, now), now);
         }
         let mut running = 0;
         while let Take::Key(_) = fair.take(now) {
             running += 1;
         }
         assert!(running >= 32, "{crowd} tenants have {running}");
-        fair.add(usize::MAX, &"another".into(), Urgency::Initial, now);
+        fair.add(
+            usize::MAX,
+            &"another".into(),
+            due(Urgency::Initial, now),
+            now,
+        );
         let Take::Key(taken) = fair.take(now) else {
             panic!("{crowd} tenants have {running} workers, and nobody else has any");
         };
@@ -480,17 +508,22 @@ fn keys_of_slow_tenants_end_for_others_that_wait_and_half_of_the_workers_stays_t
     let at = Duration::from_secs;
     let mut fair = Fair::new(4).with_slow(8).with_workers(16);
     for key in 0..32 {
-        fair.add(key, &tenant(&format!("t{}", key % 8)), Urgency::Live, at(0));
+        fair.add(
+            key,
+            &tenant(&format!("t{}", key % 8)),
+            due(Urgency::Live, at(0)),
+            at(0),
+        );
     }
     while let Take::Key(_) = fair.take(at(0)) {}
     assert_eq!(fair.busy(), 15);
-    fair.add(99, &tenant("the last"), Urgency::Live, at(0));
+    fair.add(99, &tenant("the last"), due(Urgency::Live, at(0)), at(0));
     assert!(matches!(fair.take(at(0)), Take::Key(taken) if taken.key == 99));
     assert_eq!(fair.give_up(at(1)), [0; 0], "nobody else waits");
     for key in 100..120 {
         let other = tenant(&format!("other {key}"));
-        fair.add(key, &other, Urgency::Initial, at(1));
-        fair.add(key + 100, &other, Urgency::Resync, at(1));
+        fair.add(key, &other, due(Urgency::Initial, at(1)), at(1));
+        fair.add(key + 100, &other, due(Urgency::Resync, at(1)), at(1));
     }
     assert_eq!(fair.give_up(at(1)), [0; 0], "nothing takes long");
     let ended = fair.give_up(at(3));
@@ -509,16 +542,16 @@ fn a_tenant_is_slow_for_a_minute_after_a_key_that_took_long() {
     let at = Duration::from_secs;
     let mut fair = Fair::new(4).with_slow(1);
     let [slow, other]: [Arc<str>; 2] = ["a".into(), "b".into()];
-    fair.add(0, &slow, Urgency::Live, at(0));
+    fair.add(0, &slow, due(Urgency::Live, at(0)), at(0));
     assert!(matches!(fair.take(at(0)), Take::Key(_)));
-    fair.add_after(9, &slow, Urgency::Live, at(1000));
+    fair.add(9, &slow, due(Urgency::Live, at(1000)), at(0));
     fair.done(&0, Outcome::Settled, at(7), MIDDLE);
     for key in 1..4 {
-        fair.add(key, &slow, Urgency::Live, at(8));
+        fair.add(key, &slow, due(Urgency::Live, at(8)), at(8));
     }
     assert!(matches!(fair.take(at(9)), Take::Key(_)));
     assert!(!matches!(fair.take(at(9)), Take::Key(_)));
-    fair.add(5, &other, Urgency::Live, at(9));
+    fair.add(5, &other, due(Urgency::Live, at(9)), at(9));
     assert!(matches!(fair.take(at(9)), Take::Key(taken) if taken.key == 5));
     for key in [1, 5] {
         fair.done(&key, Outcome::Settled, at(10), MIDDLE);
@@ -555,11 +588,11 @@ fn a_wait_without_end_is_waited_for_and_cut_short() {
     let mut fair = Fair::new(1);
     let tenant: Arc<str> = "a".into();
     let second = Duration::from_secs(1);
-    fair.add("a", &tenant, Urgency::Live, second);
+    fair.add("a", &tenant, due(Urgency::Live, second), second);
     assert!(matches!(fair.take(second), Take::Key(_)));
     fair.done(&"a", Outcome::Again(Duration::MAX), second, 0);
     assert_eq!(fair.take(second), Take::Wait(Duration::MAX));
-    fair.add("a", &tenant, Urgency::Live, second);
+    fair.add("a", &tenant, due(Urgency::Live, second), second);
     assert!(matches!(fair.take(second), Take::Key(_)));
 }
 
@@ -572,10 +605,10 @@ fn depth_and_age_tell_what_waits() {
         (fair.depth(), fair.oldest(at(9)), fair.busy()),
         Default::default()
     );
-    fair.add("one", &tenant, Urgency::Live, at(1));
-    fair.add("two", &tenant, Urgency::Resync, at(2));
-    fair.add("three", &tenant, Urgency::Initial, at(3));
-    fair.add_after("four", &tenant, Urgency::Live, at(60));
+    fair.add("one", &tenant, due(Urgency::Live, at(1)), at(1));
+    fair.add("two", &tenant, due(Urgency::Resync, at(2)), at(2));
+    fair.add("three", &tenant, due(Urgency::Initial, at(3)), at(3));
+    fair.add("four", &tenant, due(Urgency::Live, at(60)), at(0));
     let depth = Depth {
         live: 1,
         initial: 1,
@@ -598,17 +631,17 @@ fn adds_retries_and_running_time_are_counted() {
     let at = Duration::from_secs;
     let a: Arc<str> = "a".into();
     // The second time it is ready already.
-    fair.add("one", &a, Urgency::Resync, at(1));
-    fair.add("one", &a, Urgency::Live, at(1));
-    fair.add("two", &a, Urgency::Live, at(1));
-    fair.add_after("three", &a, Urgency::Live, at(100));
+    fair.add("one", &a, due(Urgency::Resync, at(1)), at(1));
+    fair.add("one", &a, due(Urgency::Live, at(1)), at(1));
+    fair.add("two", &a, due(Urgency::Live, at(1)), at(1));
+    fair.add("three", &a, due(Urgency::Live, at(100)), at(0));
     assert_eq!((fair.state(at(2)).adds, fair.state(at(2)).ready), (2, 2));
     assert!(matches!(fair.take(at(2)), Take::Key(_)));
     assert!(matches!(fair.take(at(5)), Take::Key(_)));
     let state = fair.state(at(12));
     let times = (state.busy, state.unfinished, state.longest);
     assert_eq!(times, (2, at(17), at(10)));
-    fair.add("one", &a, Urgency::Live, at(12));
+    fair.add("one", &a, due(Urgency::Live, at(12)), at(12));
     fair.done(&"one", Outcome::Settled, at(13), MIDDLE);
     fair.done(&"two", Outcome::Failed(None), at(14), MIDDLE);
     let state = fair.state(at(14));

@@ -70,7 +70,7 @@ fn office(ground: &Ground) -> (Announcer, Sender, impl Fn(&str) -> Key + use<>, 
     });
     let read = Request::Read { key: key("root") };
     let thing = Arc::new(Object::new(thing).unwrap());
-    cache.learn(&read, &Answer::Object(thing), None);
+    cache.learn(&read, Answer::Object(thing), None);
 
     let (recorder, sender) = line(noon);
     let announcer = Announcer {

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use hawser_sync::Key;
+use hawser_sync::{Key, Labels};
 use kube_lang::object::Object;
 
 /// The part of a kind that a table covers.
@@ -41,6 +41,13 @@ impl Coverage {
             label(name)?.hash(&mut hasher);
         }
         Some(hasher.finish())
+    }
+
+    /// Whether these are exactly the indexed labels.
+    pub(super) fn indexes_only(&self, labels: &Labels) -> bool {
+        let is_indexed = |name: &str| self.indexed.iter().any(|label| **label == *name);
+        labels.iter().count() == self.indexed.len()
+            && labels.iter().all(|(name, _)| is_indexed(name))
     }
 
     pub(super) fn reaches(&self, key: &Key) -> bool {

@@ -68,6 +68,11 @@ impl Entry {
         )
     }
 
+    /// Whether the entry is this state of an object. After the order of versions was reset, it is none that is known.
+    pub(super) fn is_state(&self, version: u64, object: &Object) -> bool {
+        version > 0 && self.version == version && Some(&*self.uid) == object.uid()
+    }
+
     /// Reduces the object to its identity and labels.
     pub(super) fn shrink(&mut self) {
         if self.extent != Completeness::Whole || self.asked.load(Ordering::Relaxed) {

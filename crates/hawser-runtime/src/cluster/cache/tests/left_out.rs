@@ -48,9 +48,8 @@ impl Shelf {
             key: self.key(name),
         };
         let answer = Answer::Object(Arc::new(object(name, version, more)));
-        self.cache.learn(&request, &answer, None);
-        match self.cache.kept(answer, &request) {
-            Answer::Object(object) => object,
+        match self.cache.learn(&request, answer, None) {
+            (Answer::Object(object), _) => object,
             other => panic!("{other:?}"),
         }
     }
@@ -187,8 +186,7 @@ fn nothing_of_what_is_left_out_is_gone() {
         (shelf.key(name), Arc::new(object))
     });
     let answer = Answer::Listed(all.to_vec());
-    shelf.cache.learn(&request, &answer, None);
-    let Answer::Listed(kept) = shelf.cache.kept(answer, &request) else {
+    let (Answer::Listed(kept), _) = shelf.cache.learn(&request, answer, None) else {
         panic!("no list");
     };
     assert!(kept.iter().all(|(_, object)| object.is_fragment()));
