@@ -29,7 +29,8 @@ pub(super) use body::Body;
 pub use body::ObjectSize;
 use body::Packer;
 pub use coverage::Coverage;
-use entry::{Completeness, Entry};
+use coverage::Position;
+use entry::{Completeness, Entry, Uid};
 use idle::UnreadObjects;
 use places::Places;
 use shares::ClusterBudgets;
@@ -79,7 +80,7 @@ pub struct Finished {
 }
 
 struct Tombstone {
-    uid: Box<str>,
+    uid: Uid,
     /// Versions up to this one are older than the deletion.
     version: u64,
     /// The deletion is known from its event, or from the answer that reported it.
@@ -95,13 +96,13 @@ struct TableState {
     complete: bool,
     /// The number of changes.
     revision: u64,
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Key, Box<Entry>>,
     packer: Packer,
     bytes: usize,
     fragments: usize,
     shares: ClusterBudgets,
     /// Keys by the hashed values of the indexed labels, for objects that have all of them.
-    index: HashMap<u64, Vec<Key>>,
+    index: HashMap<Position, Vec<Key>>,
     places: Places,
     tombstones: HashMap<Key, Tombstone>,
     tombstone_order: VecDeque<Key>,
@@ -242,7 +243,7 @@ impl Table {
     /// All objects, parsed one after the other.
     pub fn all(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.state.read();
-        let parsed = |(key, entry): (&Key, &Entry)| Some((key.clone(), entry.object()?));
+        let parsed = |(key, entry): (&Key, &Box<Entry>)| Some((key.clone(), entry.object()?));
         state.entries.iter().filter_map(parsed).collect()
     }
 
@@ -351,7 +352,7 @@ impl Table {
         let entry = move |key: Key| {
             self.visited(1);
             let entry = state.entries.get(&key)?;
-            Some((key, entry))
+            Some((key, &**entry))
         };
         let values = self.coverage.place(|label| labels.get(label));
         if let Some(values) = values {
@@ -473,7 +474,7 @@ impl Table {
     /// Whether the object is left out, because too much is kept of its cluster.
     pub(super) fn leaves_out(&self, key: &Key) -> bool {
         let entries = &self.state.read().entries;
-        entries.get(key).is_some_and(Entry::is_left_out)
+        entries.get(key).is_some_and(|entry| entry.is_left_out())
     }
 
     /// Forgets objects that are known from answers only, until the source has been listed completely: without a watch,
@@ -547,7 +548,7 @@ impl Table {
         } = listed;
         let mut state = self.state.write();
         let known = state.entries.get(key);
-        let uid = object.uid().unwrap_or_default();
+        let uid = Uid::from(object.uid().unwrap_or_default());
         if known.is_some_and(|entry| entry.version > *version) {
             return None;
         }
@@ -558,14 +559,14 @@ impl Table {
         let before = state
             .tombstones
             .get(key)
-            .is_some_and(|tombstone| *tombstone.uid == *uid);
+            .is_some_and(|tombstone| tombstone.uid == uid);
         let ended = was_going || object.finalizers().next().is_none();
         let (seen, seen_end) = match state.tombstones.get(key).filter(|_| before) {
             Some(tombstone) => (tombstone.witnessed, tombstone.ended),
             None => (false, false),
         };
         let tombstone = Tombstone {
-            uid: uid.into(),
+            uid,
             version: *version,
             witnessed: witnessed || seen,
             ended: ended || seen_end,
@@ -580,7 +581,7 @@ impl Table {
     /// newer than the list.
     pub fn finish(&self, listed: &HashSet<Key>, as_of: u64) -> Finished {
         let mut state = self.state.write();
-        let older = |(key, entry): (&Key, &Entry)| {
+        let older = |(key, entry): (&Key, &Box<Entry>)| {
             (!listed.contains(key) && entry.version <= as_of).then(|| key.clone())
         };
         let missing: Vec<Key> = state.entries.iter().filter_map(older).collect();
@@ -610,7 +611,12 @@ impl Table {
     pub fn replay(&self, mut report: impl FnMut(Change)) {
         let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
         for key in keys {
-            let object = self.state.read().entries.get(&key).and_then(Entry::object);
+            let object = self
+                .state
+                .read()
+                .entries
+                .get(&key)
+                .and_then(|entry| entry.object());
             if let Some(object) = object {
                 report(Change {
                     key,
@@ -648,9 +654,9 @@ enum PutOutcome {
 
 impl TableState {
     fn put(&mut self, coverage: &Coverage, key: &Key, version: u64, object: &Object) -> PutOutcome {
-        let uid = object.uid().unwrap_or_default();
+        let uid = Uid::from(object.uid().unwrap_or_default());
         if let Some(tombstone) = self.tombstones.get(key) {
-            let dead = tombstone.undated && *tombstone.uid == *uid;
+            let dead = tombstone.undated && tombstone.uid == uid;
             if dead || version <= tombstone.version {
                 return PutOutcome::Older;
             }
@@ -691,7 +697,7 @@ impl TableState {
             version,
             asked: asked.into(),
             answered,
-            uid: uid.into(),
+            uid,
             fingerprint: kept.fingerprint,
             in_deletion: object.in_deletion(),
             extent: kept.extent,
@@ -702,7 +708,7 @@ impl TableState {
         };
         self.count(key, &entry);
         self.trees.forget(key);
-        if let Some(before) = self.entries.insert(key.clone(), entry) {
+        if let Some(before) = self.entries.insert(key.clone(), entry.into()) {
             self.uncount(key, &before);
         }
         news
@@ -737,7 +743,7 @@ impl TableState {
         self.uncount(key, &entry);
         self.unindex(entry.indexed, key);
         self.places.remove(key, &entry.labelled);
-        Some(entry)
+        Some(*entry)
     }
 
     fn count(&mut self, key: &Key, entry: &Entry) {
@@ -752,7 +758,7 @@ impl TableState {
         self.shares.uncount(key, entry);
     }
 
-    fn unindex(&mut self, place: Option<u64>, key: &Key) {
+    fn unindex(&mut self, place: Option<Position>, key: &Key) {
         if let Some(place) = place
             && let Slot::Occupied(mut slot) = self.index.entry(place)
         {

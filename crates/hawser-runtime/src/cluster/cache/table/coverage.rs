@@ -1,10 +1,14 @@
 //! The part of a kind that a table covers, and what it indexes.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use hawser_sync::{Key, Labels};
 use kube_lang::object::Object;
+
+/// The hashed values of the indexed labels of an object.
+pub(super) type Position = NonZeroU64;
 
 /// The part of a kind that a table covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +36,7 @@ impl Coverage {
     }
 
     /// The index entry of an object with these labels.
-    pub(super) fn place<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> Option<u64> {
+    pub(super) fn place<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> Option<Position> {
         if self.indexed.is_empty() {
             return None;
         }
@@ -40,7 +44,7 @@ impl Coverage {
         for name in &self.indexed {
             label(name)?.hash(&mut hasher);
         }
-        Some(hasher.finish())
+        Some(Position::new(hasher.finish()).unwrap_or(Position::MAX))
     }
 
     /// Whether these are exactly the indexed labels.
