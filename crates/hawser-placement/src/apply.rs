@@ -15,7 +15,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::hash::hash_of;
-use crate::resources::HUB_METADATA;
+use crate::resources::{HUB_METADATA, is_of_fleet};
 use crate::types::placement::{
     ApplyStrategy, ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver,
 };
@@ -174,6 +174,9 @@ pub fn read(
     } else if identifier.name.is_empty() {
         let message = "the manifest has no name";
         Err((Reason::DecodingErred, message.to_owned()))
+    } else if is_of_fleet(manifest) {
+        let message = "objects of the fleet itself are not placed";
+        Err((Reason::ManifestApplyFailed, message.to_owned()))
     } else {
         Ok(Manifest::of(manifest))
     };

@@ -212,6 +212,18 @@ pub struct SelectionContext<'a> {
     pub services: &'a BTreeSet<String>,
 }
 
+/// True for objects of the fleet itself, and for the definitions of their kinds. A placement that had them in a member
+/// would own the records of all other placements there, and take them along when it goes.
+pub fn is_of_fleet(object: &Value) -> bool {
+    let is_ours = |group: &str| matches!(group, PLACEMENT_GROUP | CLUSTER_GROUP);
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    // A definition is called PLURAL.GROUP.
+    let defined = || object["metadata"]["name"].as_str()?.split_once('.');
+    is_ours(group)
+        || group == "apiextensions.k8s.io" && defined().is_some_and(|(_, group)| is_ours(group))
+}
+
 /// True if an object of an admitted kind is placed.
 pub fn is_placed(object: &Value, around: &SelectionContext<'_>) -> bool {
     let metadata = &object["metadata"];
@@ -229,6 +241,8 @@ pub fn is_placed(object: &Value, around: &SelectionContext<'_>) -> bool {
         .is_some_and(|owners| !owners.is_empty());
     match (group, object["kind"].as_str().unwrap_or_default()) {
         ("apps", "ReplicaSet" | "ControllerRevision") => !is_owned,
+        (PLACEMENT_GROUP, "ClusterResourceEnvelope" | "ResourceEnvelope") => true,
+        _ if is_of_fleet(object) => false,
         ("", "Pod") => !(around.hub_runs_workloads && is_owned),
         ("", "ConfigMap") => name != "kube-root-ca.crt",
         ("", "ServiceAccount") => name != "default",
@@ -513,6 +527,34 @@ mod tests {
                 false,
             ),
             (object("v1", "PersistentVolumeClaim", "p"), true),
+            (
+                object(
+                    "apiextensions.k8s.io/v1",
+                    "CustomResourceDefinition",
+                    "appliedworks.placement.kubernetes-fleet.io",
+                ),
+                false,
+            ),
+            (
+                object(
+                    "apiextensions.k8s.io/v1",
+                    "CustomResourceDefinition",
+                    "arks.example.com",
+                ),
+                true,
+            ),
+            (
+                object("placement.kubernetes-fleet.io/v1beta1", "AppliedWork", "w"),
+                false,
+            ),
+            (
+                object(
+                    "placement.kubernetes-fleet.io/v1beta1",
+                    "ResourceEnvelope",
+                    "e",
+                ),
+                true,
+            ),
         ] {
             assert_eq!(is_placed(&object, &around(false)), wanted, "{object}");
         }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::hash::hash_of;
 use crate::names;
 use crate::overrides::{OverrideError, Overrides};
+use crate::resources::is_of_fleet;
 use crate::types::binding::{Binding, ResourceSnapshot};
 use crate::types::cluster::MemberCluster;
 use crate::types::placement::{EnvelopeType, PlacementSpec};
@@ -82,6 +83,17 @@ pub fn envelope_type(object: &Value) -> Option<EnvelopeType> {
     }
 }
 
+/// The limits of a document. A few aliases of short parts are enough for a manifest; without a limit, a short document can
+/// be as large as it likes once it is read.
+fn yaml() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_aliases: 100,
+            max_recorded_anchor_bytes: 64 << 10,
+        },
+    }
+}
+
 /// The place of an error in a document. What is there is not quoted: an envelope has readers, and an error others.
 fn unreadable(error: &serde_saphyr::Error) -> String {
     match error.location() {
@@ -110,7 +122,8 @@ pub fn unpack(envelope: &Value, kind: EnvelopeType) -> Result<Vec<Value>, Envelo
         };
         let object: Value = match value {
             Value::String(manifest) if kind == EnvelopeType::ConfigMap => {
-                serde_saphyr::from_str(manifest).map_err(|error| wrong(unreadable(&error)))?
+                serde_saphyr::from_str_with_options(manifest, yaml())
+                    .map_err(|error| wrong(unreadable(&error)))?
             }
             other => other.clone(),
         };
@@ -118,6 +131,11 @@ pub fn unpack(envelope: &Value, kind: EnvelopeType) -> Result<Vec<Value>, Envelo
         if !is_named(&object["apiVersion"]) || !is_named(&object["kind"]) {
             return Err(wrong(
                 "write one object with apiVersion and kind".to_owned(),
+            ));
+        }
+        if is_of_fleet(&object) {
+            return Err(wrong(
+                "objects of the fleet itself are not placed".to_owned(),
             ));
         }
         let within = object["metadata"]["namespace"].as_str().unwrap_or_default();
