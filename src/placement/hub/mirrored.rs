@@ -7,7 +7,7 @@ use serde_json::Value;
 use tracing::warn;
 
 use hawser_placement::hub::mirror::statuses;
-use hawser_placement::types::binding::Binding;
+use hawser_placement::types::binding::{Binding, ResourceSnapshot};
 use hawser_placement::types::placement::{Placement, ResourceIdentifier};
 use hawser_placement::types::work::WorkOutline;
 use hawser_runtime::cluster::connection::Connection;
@@ -46,9 +46,10 @@ impl HubController {
         placement: &Placement,
         bindings: &[Binding],
         works: &[WorkOutline],
+        snapshots: &[ResourceSnapshot],
     ) -> Result<Option<Duration>, HubPassError> {
         let mut again = None;
-        for (of, status) in statuses(placement, bindings, works) {
+        for (of, status) in statuses(placement, bindings, works, snapshots) {
             if let Some(problem) = self.mirror_one(by, &of, status).await? {
                 let (kind, name) = (&*of.kind, &*of.name);
                 warn!(kind, name, problem, "cannot write a status that came back");

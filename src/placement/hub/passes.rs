@@ -289,8 +289,12 @@ impl HubController {
             }
             if round.stages.is_empty() {
                 let (bindings, works) = (known.bindings.all(), known.works.all());
+                let snapshots = known.snapshots.all();
                 let mirrored = match &placement {
-                    Some(placement) => self.mirror(&by, placement, bindings, works).await?,
+                    Some(placement) => {
+                        self.mirror(&by, placement, bindings, works, snapshots)
+                            .await?
+                    }
                     None => None,
                 };
                 let wait = round.wait.map(|wait| wait.max(SignedDuration::ZERO));
@@ -576,6 +580,12 @@ impl HubController {
             Answer::Failed(Failure::NotFound | Failure::OtherIncarnation) if is_deletion => {
                 Ok(None)
             }
+            Answer::Failed(Failure::AlreadyExists) if self.is_of_another(&request) => {
+                let about = request.key().map(ToString::to_string).unwrap_or_default();
+                Err(HubPassError::Failed(format!(
+                    "{about} is there already and belongs to another placement, whose namespace and name look the same joined by a dot: rename one of them"
+                )))
+            }
             Answer::Failed(
                 Failure::Conflict | Failure::AlreadyExists | Failure::OtherIncarnation,
             ) => Err(HubPassError::Stale),
@@ -583,6 +593,21 @@ impl HubController {
                 let about = request.key().map(ToString::to_string).unwrap_or_default();
                 Err(HubPassError::Failed(format!("{about}: {failure}")))
             }
+        }
+    }
+
+    /// Whether the object in the place of a new one is known, and has another placement.
+    fn is_of_another(&self, request: &Request) -> bool {
+        let Request::Create { key, object } = request else {
+            return false;
+        };
+        let of = |object: &Object| {
+            let labels = [names::PARENT_PLACEMENT, names::PARENT_NAMESPACE];
+            labels.map(|label| object.label(label).map(str::to_owned))
+        };
+        match self.cache.get(key) {
+            Seen::Present(known) => of(&known) != of(object),
+            Seen::Absent | Seen::Unknown => false,
         }
     }
 

@@ -1,9 +1,11 @@
 //! The status of placed objects that is reported back to the objects on the hub.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::names;
-use crate::types::binding::{Binding, BindingState};
+use crate::types::binding::{Binding, BindingState, ResourceSnapshot};
 use crate::types::placement::{
     Placement, ReportBackDestination, ReportBackStrategyType, ResourceIdentifier,
 };
@@ -12,11 +14,12 @@ use crate::types::work::WorkOutline;
 
 /// The statuses for objects on the hub, each with its object. Only a placement that is made for one cluster has them:
 /// several clusters would contradict each other. Objects in envelopes are left out, because they are not objects of the
-/// hub.
+/// hub, and so are objects that no snapshot of the placement contains: a member may report whatever it likes.
 pub fn statuses<'a>(
     placement: &Placement,
     bindings: &[Binding],
     works: &'a [WorkOutline],
+    snapshots: &[ResourceSnapshot],
 ) -> Vec<(ResourceIdentifier, &'a Value)> {
     let strategy = placement.spec.strategy.report_back_strategy.as_ref();
     let is_wanted = strategy.is_some_and(|one| {
@@ -37,10 +40,16 @@ pub fn statuses<'a>(
         return Vec::new();
     };
     let parent = Some(&*binding.metadata.name);
+    let namespace = names::member_namespace(&binding.spec.target_cluster);
     let works = works.iter().filter(|work| {
         work.metadata.label(names::PARENT_BINDING) == parent
+            && work.metadata.namespace.as_deref() == Some(&*namespace)
             && work.metadata.label(names::ENVELOPE_TYPE).is_none()
     });
+    let selected = snapshots
+        .iter()
+        .flat_map(|one| &one.spec.selected_resources);
+    let selected: BTreeSet<ResourceIdentifier> = selected.map(ResourceIdentifier::of).collect();
     let manifests = works.flat_map(|work| &work.status.manifest_conditions);
     let statuses = manifests.filter_map(|manifest| {
         let reported = manifest.back_reported_status.as_ref()?;
@@ -54,7 +63,7 @@ pub fn statuses<'a>(
             namespace: of.namespace.clone(),
             envelope: None,
         };
-        status.is_object().then_some((identifier, status))
+        (status.is_object() && selected.contains(&identifier)).then_some((identifier, status))
     });
     statuses.collect()
 }
@@ -74,7 +83,12 @@ mod tests {
     }
 
     fn work(labels: &Value) -> WorkOutline {
-        let work = json!({"metadata": {"name": "w", "labels": labels}, "spec": {}, "status": {
+        work_in("fleet-member-a", labels)
+    }
+
+    fn work_in(namespace: &str, labels: &Value) -> WorkOutline {
+        let metadata = json!({"name": "w", "namespace": namespace, "labels": labels});
+        let work = json!({"metadata": metadata, "spec": {}, "status": {
             "conditions": [],
             "manifestConditions": [
                 {"identifier": {"ordinal": 0, "version": "v1", "kind": "Service", "name": "s", "namespace": "app"},
@@ -90,6 +104,36 @@ mod tests {
         serde_json::from_value(work).unwrap()
     }
 
+    fn snapshots() -> Vec<ResourceSnapshot> {
+        let selected = ["Service", "ConfigMap"].map(|kind| {
+            let name = kind[..1].to_lowercase();
+            json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "app"}})
+        });
+        let snapshot =
+            json!({"metadata": {"name": "p-0-snapshot"}, "spec": {"selectedResources": selected}});
+        vec![serde_json::from_value(snapshot).unwrap()]
+    }
+
+    #[test]
+    fn a_member_reports_nothing_about_objects_that_it_was_not_given() {
+        let original = json!({"type": "Mirror", "destination": "OriginalResource"});
+        let placement = placement(
+            &json!({"placementType": "PickN", "numberOfClusters": 1}),
+            &original,
+        );
+        let bindings = [fixtures::binding("a", BindingState::Bound, "p-0")];
+        let its = json!({names::PARENT_BINDING: "b-a"});
+        let count =
+            |works: &[WorkOutline]| statuses(&placement, &bindings, works, &snapshots()).len();
+        assert_eq!(count(&[work(&its)]), 1);
+        assert_eq!(count(&[work_in("fleet-member-b", &its)]), 0);
+        let mut forged = work(&its);
+        for one in &mut forged.status.manifest_conditions {
+            "other".clone_into(&mut one.identifier.name);
+        }
+        assert_eq!(count(&[forged]), 0);
+    }
+
     #[test]
     fn the_status_comes_back_from_the_only_cluster_of_a_placement() {
         let original = json!({"type": "Mirror", "destination": "OriginalResource"});
@@ -98,10 +142,11 @@ mod tests {
         let its = json!({names::PARENT_BINDING: "b-a"});
         let count = |policy: &Value, strategy: &Value, bindings: &[Binding], labels: &Value| {
             let works = [work(labels)];
-            statuses(&placement(policy, strategy), bindings, &works).len()
+            statuses(&placement(policy, strategy), bindings, &works, &snapshots()).len()
         };
         let works = [work(&its)];
-        let found = statuses(&placement(&one, &original), &bindings, &works);
+        let snapshots = snapshots();
+        let found = statuses(&placement(&one, &original), &bindings, &works, &snapshots);
         assert_eq!(found.len(), 1, "a ConfigMap has no status");
         assert_eq!(found[0].0.name, "s");
         assert_eq!(*found[0].1, json!({"loadBalancer": {}}));
