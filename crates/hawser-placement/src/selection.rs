@@ -54,6 +54,12 @@ pub enum SelectionError {
         namespace: String,
         name: String,
     },
+    #[error("{kind} {namespace}/{name} is nested too deep to be placed")]
+    TooDeep {
+        kind: Gvk,
+        namespace: String,
+        name: String,
+    },
     #[error("the placement is invalid: {0}")]
     Invalid(String),
     #[error("{} \"{}\" in namespace \"{}\" has {bytes} bytes as JSON; a snapshot has room for {most}", .resource.kind, .resource.name, .resource.namespace)]
@@ -238,6 +244,13 @@ impl<H: Hub> Selection<'_, H> {
         };
         if self.found.contains_key(&identifier) {
             return Err(twice());
+        }
+        if object.is_fragment() {
+            return Err(SelectionError::TooDeep {
+                kind: kind.clone(),
+                namespace: identifier.namespace,
+                name: identifier.name,
+            });
         }
         self.found.insert(identifier, object);
         Ok(())

@@ -163,10 +163,9 @@ impl SelectionHub for KnownHub<'_> {
         let mut objects = Vec::with_capacity(keys.len());
         for key in keys {
             match self.cache.get(&key) {
-                // An object that is nested too deep is not known as a whole.
-                Seen::Present(object) if !object.is_fragment() => objects.push(object),
+                Seen::Present(object) => objects.push(object),
                 Seen::Absent => {}
-                Seen::Present(_) | Seen::Unknown => return None,
+                Seen::Unknown => return None,
             }
         }
         Some(objects)

@@ -24,7 +24,13 @@ impl Hub for World {
                 && one["kind"] == *kind.kind
                 && namespace.is_none_or(|namespace| one["metadata"]["namespace"] == *namespace)
         });
-        let objects = objects.map(|one| Arc::new(Object::new(one.clone()).unwrap()));
+        let objects = objects.map(|one| {
+            let read = match one["metadata"]["name"].as_str() {
+                Some("deep") => Object::fragment(one.clone()),
+                _ => Object::new(one.clone()),
+            };
+            Arc::new(read.unwrap())
+        });
         (kind.kind != "Secret").then(|| objects.collect())
     }
 
@@ -60,6 +66,7 @@ fn world() -> World {
     all.extend(["c", "d"].map(|name| object("ConfigMap", name)));
     all.extend([
         object("ClusterRole", "r"),
+        object("Namespace", "deep"),
         object("Service", "web"),
         object("Endpoints", "web"),
     ]);
@@ -153,6 +160,11 @@ fn selectors_that_cannot_be_followed_say_why() {
             None,
             json!([term("ClusterRole", ""), term("ClusterRole", "r")]),
             "more than one selector",
+        ),
+        (
+            None,
+            json!([term("Namespace", "deep")]),
+            "/deep is nested too deep to be placed",
         ),
     ] {
         let error = selected(namespace, selectors).unwrap_err();
