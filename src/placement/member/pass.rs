@@ -221,11 +221,24 @@ impl<'a> WorkPass<'a> {
                 return Ok(WorkProgress::Done);
             }
         };
-        let mut applied_work = self.applied_work_of(self.name).await?;
-        if applied_work.in_deletion() {
-            // The end of the deletion starts another pass.
-            return Ok(WorkProgress::Done);
-        }
+        let mut applied_work = match self.applied_work_of(self.name).await {
+            Ok(applied_work) if !applied_work.in_deletion() => applied_work,
+            Ok(_) => {
+                // The end of the deletion starts another pass.
+                let problem = "the AppliedWork of the member is in deletion, and so are the objects that it owns";
+                self.refuse(work, &read, problem).await?;
+                return Ok(WorkProgress::Done);
+            }
+            Err(WorkPassError(problem)) => {
+                self.check_wanted().map_err(WorkPassError)?;
+                if self.at.sides.is_ready().await {
+                    let problem =
+                        format!("the member has no AppliedWork for its objects: {problem}");
+                    self.refuse(work, &read, &problem).await?;
+                }
+                return Err(WorkPassError(problem));
+            }
+        };
         let applied: AppliedWork = typed(&applied_work)?;
         let orders = WorkOptions::of(&read.spec);
         let reports = orders.reports_diff();
@@ -322,6 +335,22 @@ impl<'a> WorkPass<'a> {
         } else {
             WorkProgress::Unfinished
         })
+    }
+
+    /// Reports that nothing of a Work can be applied.
+    async fn refuse(
+        &self,
+        work: Arc<Object>,
+        read: &Work,
+        problem: &str,
+    ) -> Result<(), WorkPassError> {
+        let reports = WorkOptions::of(&read.spec).reports_diff();
+        let generation = read.metadata.generation;
+        let status = report::refused(problem, reports, &read.status, generation, &now());
+        if status != read.status {
+            self.write_status(work, &status).await?;
+        }
+        Ok(())
     }
 
     /// The report on a manifest whose requests failed, if the member answers others. If the member is out of reach,
@@ -424,13 +453,15 @@ impl<'a> WorkPass<'a> {
             let (mut identifier, read) = apply::read(ordinal, manifest);
             let place = match read {
                 Err(problem) => Err(problem),
-                Ok(_) if !seen.insert(identity(&identifier)) => {
-                    let message = "an earlier manifest describes the same object";
-                    Err((Reason::Duplicated, message.to_owned()))
-                }
                 Ok(manifest) => {
                     let is_new = defined.contains(&*identifier.group);
-                    self.place(&mut identifier, manifest, is_new).await
+                    let place = self.place(&mut identifier, manifest, is_new).await;
+                    if seen.insert(identity(&identifier)) {
+                        place
+                    } else {
+                        let message = "an earlier manifest describes the same object";
+                        Err((Reason::Duplicated, message.to_owned()))
+                    }
                 }
             };
             items.push(Item { identifier, place });
@@ -454,6 +485,8 @@ impl<'a> WorkPass<'a> {
             Ok(Some((key, resource))) => {
                 resource.as_ref().clone_into(&mut identifier.resource);
                 if key.namespace.as_deref() != Some("") {
+                    // The namespace of a cluster-scoped object means nothing, so it is no part of what the object is.
+                    identifier.namespace = key.namespace.as_deref().unwrap_or_default().to_owned();
                     return Ok((manifest, key));
                 }
                 "the kind is namespaced and the manifest has no namespace".to_owned()

@@ -280,26 +280,38 @@ pub fn too_many<'a>(
         "the status of the {count} manifests of the Work needs {bytes} bytes, more than the limit of {LARGEST_WORK}: nothing of \
          this generation is applied; divide the resources among several placements"
     );
+    let mut status = refused(&message, reports_diff, before, generation, now);
+    let trimmed = make(
+        &before.conditions,
+        TRIMMED,
+        true,
+        "Oversized",
+        &message,
+        generation,
+        now,
+    );
+    status.conditions.push(trimmed);
+    Some(status)
+}
+
+/// The status of a Work of which nothing can be applied now.
+pub fn refused(
+    message: &str,
+    reports_diff: bool,
+    before: &WorkStatus,
+    generation: i64,
+    now: &str,
+) -> WorkStatus {
     let (type_, reason) = if reports_diff {
         (DIFF_REPORTED, "SomeManifestsHaveNotReportedDiff")
     } else {
         (APPLIED, "SomeManifestsAreNotApplied")
     };
-    let say = |type_, is, reason| {
-        make(
-            &before.conditions,
-            type_,
-            is,
-            reason,
-            &message,
-            generation,
-            now,
-        )
-    };
-    Some(WorkStatus {
-        conditions: vec![say(type_, false, reason), say(TRIMMED, true, "Oversized")],
+    let known = &before.conditions;
+    WorkStatus {
+        conditions: vec![make(known, type_, false, reason, message, generation, now)],
         manifest_conditions: before.manifest_conditions.clone(),
-    })
+    }
 }
 
 /// Leaves out details if the Work would be too large with them. `others` are the bytes of the rest of it.

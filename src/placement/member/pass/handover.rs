@@ -9,7 +9,7 @@ use tracing::warn;
 use hawser_placement::apply::{self, Owner, Reason};
 use hawser_placement::names::PARENT_SNAPSHOT;
 use hawser_placement::types::work::{AppliedResource, AppliedWork, Work, WorkResourceIdentifier};
-use hawser_sync::{Answer, Failure, Request, Seen, Store as _};
+use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
 use super::super::applier::parent;
@@ -81,10 +81,14 @@ impl WorkPass<'_> {
         let is_readable = |item: &Item| !matches!(&item.place, Err((Reason::DecodingErred, _)));
         let is_known = items.iter().all(is_readable) && !is_moving;
         let mut stuck = Vec::new();
+        let places = items.iter().filter_map(|item| item.place.as_ref().ok());
+        let places: HashSet<&Key> = places.map(|(_, key)| key).collect();
         for one in left.into_values() {
             if !is_known {
                 stuck.push(one);
-            } else if let Err(WorkPassError(problem)) = self.remove(&one, owner, &siblings).await {
+            } else if let Err(WorkPassError(problem)) =
+                self.remove(&one, &places, owner, &siblings).await
+            {
                 let (kind, name) = (&one.identifier.kind, &one.identifier.name);
                 warn!(
                     work = &**self.name,
@@ -97,16 +101,21 @@ impl WorkPass<'_> {
     }
 
     /// Deletes an object that belongs to this Work alone; one with other owners loses this one, and one that another Work
-    /// of the placement lists gets that one as its owner.
+    /// of the placement lists gets that one as its owner. An object that is in one of the places of this Work stays,
+    /// however it was called before.
     async fn remove(
         &self,
         resource: &AppliedResource,
+        places: &HashSet<&Key>,
         owner: &Owner<'_>,
         siblings: &[Arc<Object>],
     ) -> Result<(), WorkPassError> {
         let Some(key) = self.known_place(&resource.identifier).await? else {
             return Ok(());
         };
+        if places.contains(&key) {
+            return Ok(());
+        }
         let object = match self.send(&Request::Read { key: key.clone() }).await? {
             Answer::Object(object) => object,
             Answer::Gone => return Ok(()),
@@ -120,7 +129,7 @@ impl WorkPass<'_> {
         if !owner.owns(object.as_value()) || object.in_deletion() {
             return Ok(());
         }
-        let request = match successor(&resource.identifier, siblings) {
+        let request = match successor(&resource.identifier, &key, siblings) {
             Some(next) => {
                 let owners = self.with_owner(&object, owner, next).await?;
                 owned_by(key, &object, &owners)
@@ -146,10 +155,10 @@ impl WorkPass<'_> {
     ) -> Result<(), WorkPassError> {
         let siblings = self.siblings(work);
         for one in objects {
-            let Some(next) = successor(one, &siblings) else {
+            let Some(key) = self.known_place(one).await? else {
                 continue;
             };
-            let Some(key) = self.known_place(one).await? else {
+            let Some(next) = successor(one, &key, &siblings) else {
                 continue;
             };
             let Some(object) = self.look(&key).await? else {
@@ -188,15 +197,21 @@ impl WorkPass<'_> {
 /// The Work that lists an object.
 fn successor<'w>(
     resource: &WorkResourceIdentifier,
+    key: &Key,
     siblings: &'w [Arc<Object>],
 ) -> Option<&'w Object> {
-    let wanted = identity(resource);
+    let placed = |of: &WorkResourceIdentifier| {
+        let (group, kind, namespace, name) = identity(of);
+        let namespace = key.namespace.is_some().then_some(namespace);
+        (group, kind, namespace, name)
+    };
+    let wanted = placed(resource);
     let lists = |work: &&Arc<Object>| {
         let manifests = &work.as_value()["spec"]["workload"]["manifests"];
         let mut manifests = manifests.as_array().into_iter().flatten().enumerate();
         manifests.any(|(ordinal, manifest)| {
             let (identifier, read) = apply::read(ordinal, manifest);
-            read.is_ok() && identity(&identifier) == wanted
+            read.is_ok() && placed(&identifier) == wanted
         })
     };
     siblings.iter().find(lists).map(|work| &**work)
