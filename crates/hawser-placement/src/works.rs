@@ -288,7 +288,6 @@ fn work(request: &WorksRequest<'_>, name: &str, manifests: Vec<Value>) -> Value 
                 names::CLUSTER_OVERRIDES_HASH: list_hash(&binding.spec.cluster_resource_override_snapshots),
                 names::RESOURCE_OVERRIDES_HASH: list_hash(&binding.spec.resource_override_snapshots),
             },
-            "finalizers": [names::WORK_FINALIZER],
         },
         "spec": {"workload": {"manifests": Value::Array(manifests)}},
     });

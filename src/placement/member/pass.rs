@@ -3,7 +3,7 @@
 //!
 //! | order that survives a crash | reason |
 //! |---|---|
-//! | finalizer, `AppliedWork`, then anything else | placed objects have an owner that is deleted with the Work |
+//! | finalizer, `AppliedWork`, then anything else | a Work that is gone has placed nothing; placed objects have an owner that is deleted with the Work |
 //! | left-overs, then the list in the status of the Work, then applies | every object that may exist is listed there or in `AppliedWork` |
 //! | `AppliedWork` gone, then the finalizer | the garbage collector has removed the placed objects |
 

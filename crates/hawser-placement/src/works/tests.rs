@@ -96,6 +96,8 @@ fn each_part_of_a_snapshot_and_each_envelope_is_a_work() {
     let envelope_name = names::envelope_work("p", EnvelopeType::ClusterResourceEnvelope, "", "e");
     assert_eq!(named(&made), ["p-work", &envelope_name, "p-0"]);
     assert_eq!(made[0]["metadata"]["namespace"], "fleet-member-m");
+    // A Work that no agent has seen can be deleted.
+    assert!(made[0]["metadata"]["finalizers"].is_null());
     assert_eq!(
         made[0]["spec"]["workload"]["manifests"],
         json!([config_map("c")])

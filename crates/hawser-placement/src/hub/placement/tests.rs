@@ -94,6 +94,10 @@ impl Model {
                 object["metadata"]["uid"] = self.uids.to_string().into();
                 object["metadata"]["generation"] = 1.into();
                 object["metadata"]["creationTimestamp"] = TIME.into();
+                // The agent of the member takes it.
+                if object["kind"] == "Work" {
+                    object["metadata"]["finalizers"] = json!([names::WORK_FINALIZER]);
+                }
                 let name = object["metadata"]["name"].as_str().unwrap();
                 self.log.push(format!(
                     "create {} {name}",
