@@ -274,6 +274,7 @@ impl HubController {
                 cluster_overrides: &self.forms.cluster_overrides.all(),
                 overrides: &self.forms.overrides.all(),
                 selected: selected.as_deref(),
+                scope_of: &|kind| self.selectable.scope(kind),
                 report: report.as_ref(),
                 failures: &failures,
                 policy: self.rules.policy,

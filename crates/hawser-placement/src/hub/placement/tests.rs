@@ -160,6 +160,7 @@ impl Model {
             cluster_overrides: &overrides,
             overrides: &[],
             selected: Ok(&selected),
+            scope_of: &|_| KindScope::Unknown,
             report: report.first(),
             failures: &self.failures,
             policy: HubPolicy {
@@ -400,6 +401,7 @@ fn what_cannot_be_selected_withdraws_nothing() {
         cluster_overrides: &[],
         overrides: &[],
         selected: Err(&refused),
+        scope_of: &|_| KindScope::Unknown,
         report: None,
         failures: &WriteFailures::default(),
         policy: HubPolicy {
