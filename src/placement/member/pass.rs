@@ -315,12 +315,12 @@ impl<'a> WorkPass<'a> {
         let known = (&applied, &*stuck, &before, reports);
         let (status, is_done) = self.report(at, &items, results, known).await?;
         self.at.numbers.processed(&status, begun.elapsed());
-        Ok(if is_done && is_watched {
-            WorkProgress::Done
-        } else if is_done {
-            WorkProgress::Later(UNWATCHED)
-        } else {
-            WorkProgress::Unfinished
+        let is_observed = report::is_observed(&status);
+        Ok(match is_done {
+            true if is_observed => WorkProgress::Later(report::OBSERVATION.unsigned_abs()),
+            true if is_watched => WorkProgress::Done,
+            true => WorkProgress::Later(UNWATCHED),
+            false => WorkProgress::Unfinished,
         })
     }
 
