@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use tracing::warn;
 
+use crate::placement::hub::objects::HubFeatures;
 use crate::placement::hub::passes::HubSettings;
 use crate::placement::hub::process::{self, HubOptions, signed};
 use crate::placement::hub::selectable::SelectionRules;
@@ -32,9 +33,6 @@ use super::service;
 pub(super) const SWITCHES: &[&str] = &[
     "enable-admission-policy-manager",
     "enable-cluster-inventory-apis",
-    "enable-eviction-apis",
-    "enable-resource-placement",
-    "enable-staged-update-run-apis",
     "enable-v1beta1-apis",
     "use-cert-manager",
 ];
@@ -125,6 +123,21 @@ pub(super) struct HubArgs {
     /// Namespaces that are not placed, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     skipped_propagating_namespaces: Vec<String>,
+
+    /// Carry out ClusterResourcePlacementEvictions; with false, their CRD need not exist
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "true", default_missing_value = "true")]
+    enable_eviction_apis: bool,
+
+    /// Carry out staged update runs; with false, their CRDs need not exist
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "true", default_missing_value = "true")]
+    enable_staged_update_run_apis: bool,
+
+    /// Serve ResourcePlacements; with false, the CRDs of placements with a namespace need not exist
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "true", default_missing_value = "true")]
+    enable_resource_placement: bool,
 
     /// Run workloads on the hub: the webhook admits Pods and ReplicaSets, and objects that controllers create for them
     /// are not placed
@@ -260,6 +273,11 @@ fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
         health_address: listens(args.health_probe_bind_address),
         election: args.leader_elect.then_some(args.leader_election_namespace),
         per_second: NonZeroU32::new(args.hub_api_qps),
+        features: HubFeatures {
+            evictions: args.enable_eviction_apis,
+            update_runs: args.enable_staged_update_run_apis,
+            namespaced: args.enable_resource_placement,
+        },
         selection: SelectionRules {
             filter,
             skipped_namespaces: namespaces.filter_map(given).collect(),
@@ -342,7 +360,7 @@ mod tests {
 
     #[test]
     fn flags_of_the_original_that_mean_nothing_are_taken_with_their_values() {
-        let line = "hawser hub --enable-eviction-apis=false --max-fleet-size 100 --leader-elect --use-cert-manager \
+        let line = "hawser hub --enable-v1beta1-apis=false --max-fleet-size 100 --leader-elect --use-cert-manager \
                     -add_dir_header --vmodule=x -v 4";
         let mut args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let taken = klog::take(&mut args, SWITCHES, VALUES);

@@ -30,8 +30,6 @@ pub(super) const VALUES: &[&str] = &[
     "hub-api-burst",
     "hub-api-qps",
     "hub-burst",
-    "hub-health-probe-bind-address",
-    "hub-metrics-bind-address",
     "hub-pprof-port",
     "hub-qps",
     "member-api-burst",
@@ -203,6 +201,14 @@ struct MemberServiceArgs {
     #[arg(long, value_name = "ADDRESS", default_value = ":8090")]
     metrics_bind_address: String,
 
+    /// Second listen address for probes; empty or 0 disables [default: :8081 in a Pod if it is free, else none]
+    #[arg(long, value_name = "ADDRESS")]
+    hub_health_probe_bind_address: Option<String>,
+
+    /// Second listen address for metrics; empty or 0 disables [default: :8080 in a Pod if it is free, else none]
+    #[arg(long, value_name = "ADDRESS")]
+    hub_metrics_bind_address: Option<String>,
+
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: i32,
@@ -243,6 +249,9 @@ pub(super) fn run(args: MemberArgs) -> ExitCode {
             .then_some(args.service.leader_election_namespace),
         health_address: args.service.health_probe_bind_address,
         metrics_address: args.service.metrics_bind_address,
+        hub_health_address: args.service.hub_health_probe_bind_address,
+        hub_metrics_address: args.service.hub_metrics_bind_address,
+        is_in_pod: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
         tracks_jobs: args.track_jobs,
         reports_namespaces: args.enable_namespace_collection_in_property_provider,
         deletion_wait: args.deletion_wait_time,
@@ -311,6 +320,8 @@ mod tests {
         );
         assert!(args.service.leader_elect && args.hub.tls_insecure && !args.hub.use_ca_auth);
         assert_eq!(args.service.v, 2);
+        let metrics = args.service.hub_metrics_bind_address;
+        assert_eq!(metrics.as_deref(), Some(":8080"));
         assert_eq!(args.deletion_wait_time, Duration::from_mins(2));
         let in_seconds = read("member --deletion-wait-time 90s").deletion_wait_time;
         assert_eq!(in_seconds, Duration::from_secs(90));

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::files::Files;
 use super::{DemoError, DemoEvent, DemoOutput, DemoProcess, nodes};
+use crate::placement::hub::objects::HubFeatures;
 use crate::placement::hub::passes::HubSettings;
 use crate::placement::hub::process::{self as hub, HubError, HubOptions};
 use crate::placement::hub::selectable::SelectionRules;
@@ -130,6 +131,11 @@ pub async fn run(
 /// A hub without listeners: several demonstrations may run concurrently.
 fn hub_options(files: &Files) -> HubOptions {
     HubOptions {
+        features: HubFeatures {
+            evictions: true,
+            update_runs: true,
+            namespaced: true,
+        },
         kubeconfig: Some(files.dir().join("hub.kubeconfig")),
         metrics_address: None,
         health_address: None,
@@ -156,6 +162,8 @@ fn hub_options(files: &Files) -> HubOptions {
 
 fn member_options(files: &Files) -> MemberOptions {
     MemberOptions {
+        hub_health_address: None,
+        hub_metrics_address: None,
         acts_for: MemberSelection::Secrets {
             namespace: SYSTEM.to_owned(),
         },

@@ -10,5 +10,6 @@ mod played;
 mod reached;
 mod strategies;
 mod trouble;
+mod unfit;
 mod works;
 mod world;

@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use hawser_placement::admission::KindScope;
 use hawser_placement::hub::placement::decide;
 use hawser_placement::hub::view::{HubPolicy, PlacementView, WriteFailures};
 use hawser_placement::hub::{HubWrite, ObjectName};
@@ -138,6 +139,7 @@ impl PlayedHub {
                 cluster_overrides: &[],
                 overrides: &[],
                 selected: Ok(&selected),
+                scope_of: &|_| KindScope::Unknown,
                 report: None,
                 failures: &WriteFailures::default(),
                 policy: HubPolicy {

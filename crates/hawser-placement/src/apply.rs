@@ -4,11 +4,12 @@
 //! |---|---|
 //! | [`compare`] | differences between a manifest and the object in the member |
 //! | [`fields`] | fields that a manifest has dropped and that other managers have too |
+//! | [`merge`] | merge patches for what server-side apply refuses |
 //! | [`report`] | conditions of manifests and of the Work |
 //!
 //! Objects are written by server-side apply under the original's field manager, with both apply strategies. Client-side
 //! apply takes fields from other managers, removes what the last manifest named, and keeps the annotation with the
-//! manifest, so that the original can take over again. Repeating an apply has no effect, so no order of requests has to
+//! manifest, so that the original can take over again. What does not fit the schema of the member is merged. Repeating an apply has no effect, so no order of requests has to
 //! survive a crash except one: an object is
 //! listed before it is written.
 
@@ -24,10 +25,13 @@ use crate::types::{PLACEMENT_GROUP, STORED_VERSION};
 
 pub mod compare;
 pub mod fields;
+pub mod merge;
 pub mod report;
 
-/// The field manager of everything that members write.
+/// The field manager of everything that members apply.
 pub const MANAGER: &str = "work-api-agent";
+/// The manager of what members write without an apply: merge patches, owners.
+pub const UPDATER: &str = "hawser";
 /// The manager of fields that were written before anybody applied.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The annotation with the manifest that was applied.
@@ -422,10 +426,11 @@ pub fn reports_drift(strategy: &ApplyStrategy) -> bool {
 /// fields: this needs the object as the server has it.
 pub fn has_no_other_manager(object: &Value) -> bool {
     let managers = object["metadata"]["managedFields"].as_array();
-    managers
-        .into_iter()
-        .flatten()
-        .all(|entry| entry["manager"] == MANAGER || entry["manager"] == BEFORE_FIRST_APPLY)
+    managers.into_iter().flatten().all(|entry| {
+        [MANAGER, UPDATER, BEFORE_FIRST_APPLY]
+            .iter()
+            .any(|one| entry["manager"] == *one)
+    })
 }
 
 #[cfg(test)]

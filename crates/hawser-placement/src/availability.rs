@@ -7,6 +7,8 @@ use serde_json::Value;
 pub enum Availability {
     Available,
     NotYet,
+    /// The object will not become available.
+    Failed,
     /// The kind says nothing that shows it. The object counts as available.
     NotTrackable,
 }
@@ -59,8 +61,11 @@ pub fn check(object: &Value, jobs: JobTracking) -> Availability {
         }
         ("policy", "PodDisruptionBudget") => has_disruption_state(object),
         ("batch", "Job") if jobs == JobTracking::Tracked => {
+            if is_true(status, "Failed") {
+                return Availability::Failed;
+            }
             let has_pod = number(status, "succeeded") > 0 || number(status, "ready") > 0;
-            !is_true(status, "Failed") && (has_pod || spec["suspend"] == true)
+            has_pod || spec["suspend"] == true
         }
         (
             "",
@@ -141,7 +146,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_table_has_its_answer() {
-        use Availability::{Available, NotTrackable, NotYet};
+        use Availability::{Available, Failed, NotTrackable, NotYet};
         let lb = |ingress: Value| json!({"loadBalancer": {"ingress": ingress}});
         let crd = |names: &str| {
             json!({"conditions": [
@@ -259,7 +264,7 @@ mod tests {
                 "batch/v1 Job",
                 none(),
                 json!({"succeeded": 1, "conditions": [{"type": "Failed", "status": "True"}]}),
-                NotYet,
+                Failed,
             ),
             ("v1 Namespace", none(), none(), Available),
             ("v1 ConfigMap", none(), none(), Available),

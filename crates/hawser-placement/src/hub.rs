@@ -64,10 +64,11 @@ pub enum HubWrite {
         place: ObjectName,
         status: Value,
     },
-    /// A deletion of this incarnation.
+    /// A deletion of this incarnation, or of this version of it.
     Delete {
         place: ObjectName,
         uid: String,
+        version: Option<String>,
     },
 }
 
@@ -95,6 +96,16 @@ impl HubWrite {
         Self::Delete {
             place: ObjectName::of(kind, metadata),
             uid: metadata.uid.clone().unwrap_or_default(),
+            version: None,
+        }
+    }
+
+    /// A deletion of the known object.
+    pub fn delete_known(kind: &'static str, metadata: &Metadata) -> Self {
+        Self::Delete {
+            place: ObjectName::of(kind, metadata),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            version: metadata.resource_version.clone(),
         }
     }
 

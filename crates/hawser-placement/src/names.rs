@@ -115,6 +115,65 @@ pub fn envelope_work(prefix: &str, type_: EnvelopeType, namespace: &str, name: &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apply::{LAST_APPLIED, MANIFEST_HASH};
+
+    #[test]
+    fn keys_are_those_of_the_original() {
+        let keys = [
+            (PLACEMENT_FINALIZER, "crp-cleanup"),
+            (SCHEDULER_FINALIZER, "scheduler-cleanup"),
+            (BINDING_FINALIZER, "scheduler-crb-cleanup"),
+            (WORK_FINALIZER, "work-cleanup"),
+            (OVERRIDE_FINALIZER, "override-cleanup"),
+            (MEMBER_FINALIZER, "membercluster-finalizer"),
+            (RUN_FINALIZER, "stagedupdaterun-finalizer"),
+            (PARENT_PLACEMENT, "parent-CRP"),
+            (PARENT_NAMESPACE, "parent-placement-namespace"),
+            (PARENT_BINDING, "parent-resource-binding"),
+            (PARENT_SNAPSHOT_INDEX, "parent-resource-snapshot-index"),
+            (PARENT_OVERRIDE, "parent-resource-override"),
+            (IS_LATEST, "is-latest-snapshot"),
+            (RESOURCE_INDEX, "resource-index"),
+            (POLICY_INDEX, "policy-index"),
+            (OVERRIDE_INDEX, "override-index"),
+            (ENVELOPE_TYPE, "envelope-work"),
+            (ENVELOPE_NAME, "envelope-name"),
+            (ENVELOPE_NAMESPACE, "envelope-namespace"),
+            (IS_FLEET_RESOURCE, "is-fleet-resource"),
+            (MEMBER_NAME, "member-name"),
+            (TARGET_RUN, "targetUpdateRun"),
+            (TARGET_STAGE, "targetUpdatingStage"),
+            (IS_LATEST_APPROVAL, "isLatestUpdateRunApproval"),
+            (TASK_TYPE, "taskType"),
+            (RESOURCE_HASH, "resource-hash"),
+            (NUMBER_OF_ENVELOPES, "number-of-enveloped-object"),
+            (NUMBER_OF_SNAPSHOTS, "number-of-resource-snapshots"),
+            (SNAPSHOT_SUBINDEX, "subindex-of-resource-snapshot"),
+            (
+                CANDIDATE_TIME,
+                "next-resource-snapshot-candidate-detection-time",
+            ),
+            (PLACEMENT_GENERATION, "CRP-generation"),
+            (NUMBER_OF_CLUSTERS, "number-of-clusters"),
+            (ENVELOPE_CONFIG_MAP, "envelope-configmap"),
+            (PREVIOUS_STATE, "previous-binding-state"),
+            (PARENT_SNAPSHOT, "parent-resource-snapshot-name"),
+            (
+                RESOURCE_OVERRIDES_HASH,
+                "parent-resource-override-snapshot-hash",
+            ),
+            (
+                CLUSTER_OVERRIDES_HASH,
+                "parent-cluster-resource-override-snapshot-hash",
+            ),
+            (DELETION_STAGE, "deleteStage"),
+            (MANIFEST_HASH, "spec-hash"),
+            (LAST_APPLIED, "last-applied-configuration"),
+        ];
+        for (key, wanted) in keys {
+            assert_eq!(key, format!("kubernetes-fleet.io/{wanted}"));
+        }
+    }
 
     #[test]
     fn names_are_those_of_the_original() {
@@ -124,6 +183,8 @@ mod tests {
         assert_eq!(work(&work_prefix(Some("ns"), "p"), Some(0)), "ns.p-0");
         let long = "a".repeat(40);
         assert_eq!(binding(&long, &long, "12345678").len(), 62);
+        assert_eq!(policy_snapshot("p", 3), "p-3");
+        assert_eq!(member_namespace("m"), "fleet-member-m");
     }
 
     #[test]

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use kube_lang::object::Gvk;
 use serde_json::{Value, json};
 
+use crate::admission::KindScope;
 use crate::hash::hash_of;
 use crate::names;
 use crate::overrides::{OverrideError, Overrides};
 use crate::resources::is_of_fleet;
 use crate::types::binding::{Binding, ResourceSnapshot};
 use crate::types::cluster::MemberCluster;
-use crate::types::placement::{EnvelopeType, PlacementSpec};
+use crate::types::placement::{EnvelopeType, PlacementSpec, ResourceIdentifier};
 use crate::types::work::WorkOutline;
 use crate::types::{Metadata, PLACEMENT_GROUP, STORED_VERSION};
 
@@ -106,8 +108,15 @@ fn unreadable(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// The objects in an envelope, by their keys.
-pub fn unpack(envelope: &Value, kind: EnvelopeType) -> Result<Vec<Value>, EnvelopeError> {
+/// Finds the scope of a kind.
+pub type ScopeOf<'a> = dyn Fn(&Gvk) -> KindScope + 'a;
+
+/// The objects in an envelope, by their keys. Objects of unknown kinds have the scope that their namespace shows.
+pub fn unpack(
+    envelope: &Value,
+    kind: EnvelopeType,
+    scope_of: &ScopeOf<'_>,
+) -> Result<Vec<Value>, EnvelopeError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &envelope["metadata"];
     let namespace = text(&metadata["namespace"]);
@@ -139,18 +148,31 @@ pub fn unpack(envelope: &Value, kind: EnvelopeType) -> Result<Vec<Value>, Envelo
             ));
         }
         let within = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let of = ResourceIdentifier::of(&object);
+        let scope = scope_of(&Gvk::new(&of.group, &of.version, &of.kind));
         let fits = match kind {
+            EnvelopeType::ConfigMap if scope == KindScope::Namespaced => within == namespace,
             EnvelopeType::ConfigMap => within.is_empty() || within == namespace,
-            EnvelopeType::ResourceEnvelope => within == namespace,
-            EnvelopeType::ClusterResourceEnvelope => within.is_empty(),
+            EnvelopeType::ResourceEnvelope => within == namespace && scope != KindScope::Cluster,
+            EnvelopeType::ClusterResourceEnvelope => {
+                within.is_empty() && scope != KindScope::Namespaced
+            }
         };
         if !fits {
             let wanted = match kind {
-                EnvelopeType::ClusterResourceEnvelope => "must have no namespace".to_owned(),
-                _ => format!("must be in namespace {namespace}"),
+                EnvelopeType::ClusterResourceEnvelope => "be cluster-scoped".to_owned(),
+                EnvelopeType::ResourceEnvelope => {
+                    format!("be namespaced, in namespace {namespace}")
+                }
+                EnvelopeType::ConfigMap => format!("be in namespace {namespace}"),
+            };
+            let scope = match scope {
+                KindScope::Cluster => "cluster-scoped",
+                KindScope::Namespaced => "namespaced",
+                KindScope::Unknown => "of a kind that the hub does not serve",
             };
             return Err(wrong(format!(
-                "the object is in namespace \"{within}\"; it {wanted}"
+                "the object is {scope}, in namespace \"{within}\"; it must {wanted}"
             )));
         }
         objects.push(object);
@@ -161,7 +183,7 @@ pub fn unpack(envelope: &Value, kind: EnvelopeType) -> Result<Vec<Value>, Envelo
 }
 
 /// The input for the Works of a binding.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct WorksRequest<'a> {
     pub placement: &'a Metadata,
     pub spec: &'a PlacementSpec,
@@ -173,6 +195,7 @@ pub struct WorksRequest<'a> {
     pub overrides: &'a Overrides<'a>,
     /// The Works that are there.
     pub works: &'a [&'a WorkOutline],
+    pub scope_of: &'a ScopeOf<'a>,
 }
 
 /// The Works that a binding is to have.
@@ -193,7 +216,7 @@ pub fn generate(request: &WorksRequest<'_>) -> Result<Vec<Value>, WorksError> {
             let metadata = &resource["metadata"];
             let text = |field: &str| metadata[field].as_str().unwrap_or_default();
             let mut inner = Vec::new();
-            for object in unpack(resource, kind)? {
+            for object in unpack(resource, kind, request.scope_of)? {
                 inner.extend(request.overrides.apply(object, request.cluster)?);
             }
             let known = existing_work_name(request, kind, text("namespace"), text("name"))?;
@@ -306,7 +329,6 @@ fn work(request: &WorksRequest<'_>, name: &str, manifests: Vec<Value>) -> Value 
                 names::CLUSTER_OVERRIDES_HASH: list_hash(&binding.spec.cluster_resource_override_snapshots),
                 names::RESOURCE_OVERRIDES_HASH: list_hash(&binding.spec.resource_override_snapshots),
             },
-            "finalizers": [names::WORK_FINALIZER],
         },
         "spec": {"workload": {"manifests": Value::Array(manifests)}},
     });

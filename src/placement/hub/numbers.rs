@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use hawser_placement::hub::evictions::was_valid;
+use hawser_placement::hub::evictions::{is_over, was_valid};
 use hawser_placement::status::Step;
 use hawser_placement::types::eviction::Eviction;
 use hawser_placement::types::placement::Placement;
@@ -36,8 +36,8 @@ pub struct HubMetrics {
     /// The last status of each placement: its series ends with the next one.
     last: Mutex<HashMap<PlacementId, StatusLabels>>,
     evictions: MetricFamily<Gauge>,
-    /// Evictions with a series, and whether they were valid.
-    evicted: Mutex<HashMap<String, &'static str>>,
+    /// Evictions with a series: whether they are completed, and whether they are valid.
+    evicted: Mutex<HashMap<String, [&'static str; 2]>>,
     cycles: MetricFamily<Histogram>,
     scheduling: MetricFamily<Gauge>,
     reconciles: MetricFamily<Counter>,
@@ -206,22 +206,25 @@ impl HubMetrics {
         }
     }
 
-    /// An eviction has come to its end.
-    pub fn evicted(&self, eviction: &Eviction) {
-        let valid = if was_valid(eviction) { "true" } else { "false" };
-        let labels = [&*eviction.metadata.name, "true", valid];
+    /// The status of an eviction was written.
+    pub fn eviction(&self, eviction: &Eviction) {
+        let word = |is: bool| if is { "true" } else { "false" };
+        let said = [is_over(eviction), was_valid(eviction)].map(word);
+        let name = &*eviction.metadata.name;
+        let before = self.evicted.lock().insert(name.to_owned(), said);
+        if let Some([completed, valid]) = before {
+            self.evictions.remove(&[name, completed, valid]);
+        }
         let now = Timestamp::now().as_duration().as_secs_f64();
-        self.evictions.of(&labels).set(now);
-        let name = eviction.metadata.name.clone();
-        self.evicted.lock().insert(name, valid);
+        self.evictions.of(&[name, said[0], said[1]]).set(now);
     }
 
     /// The series of an eviction ends with it.
     pub fn keep_evictions(&self, is_there: impl Fn(&str) -> bool) {
-        self.evicted.lock().retain(|name, valid| {
+        self.evicted.lock().retain(|name, [completed, valid]| {
             let is_kept = is_there(name);
             if !is_kept {
-                self.evictions.remove(&[name, "true", valid]);
+                self.evictions.remove(&[name, completed, valid]);
             }
             is_kept
         });

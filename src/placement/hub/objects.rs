@@ -47,6 +47,36 @@ pub const FLEET: [&str; 21] = [
     "ApprovalRequest",
 ];
 
+/// The features that a hub can do without, and without their kinds.
+#[derive(Clone, Copy, Debug)]
+pub struct HubFeatures {
+    pub evictions: bool,
+    pub update_runs: bool,
+    /// `ResourcePlacement`s.
+    pub namespaced: bool,
+}
+
+impl HubFeatures {
+    /// The kinds that decisions of this hub depend on.
+    pub fn kinds(self) -> impl Iterator<Item = &'static str> {
+        FLEET.into_iter().filter(move |kind| {
+            let is_of_runs = kind.ends_with("StagedUpdateRun") || kind.ends_with("ApprovalRequest");
+            let is_namespaced = matches!(
+                *kind,
+                "ResourcePlacement"
+                    | "SchedulingPolicySnapshot"
+                    | "ResourceSnapshot"
+                    | "ResourceBinding"
+                    | "StagedUpdateRun"
+                    | "ApprovalRequest"
+            );
+            (self.evictions || *kind != "ClusterResourcePlacementEviction")
+                && (self.update_runs || !is_of_runs)
+                && (self.namespaced || !is_namespaced)
+        })
+    }
+}
+
 /// A kind by its name.
 pub fn gvk(kind: &str) -> Gvk {
     let (group, version) = match kind {
@@ -126,4 +156,47 @@ pub fn read<T: DeserializeOwned>(object: &Object) -> Result<T, String> {
         let (name, error) = (object.name(), without_quotes(&error.to_string()));
         format!("{kind} {name} cannot be read: {error}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_needs_the_kinds_of_its_features() {
+        let missing = |features: HubFeatures| -> Vec<&str> {
+            let kinds: Vec<&str> = features.kinds().collect();
+            let missing = FLEET.into_iter().filter(|kind| !kinds.contains(kind));
+            missing.collect()
+        };
+        let all = HubFeatures {
+            evictions: true,
+            update_runs: true,
+            namespaced: true,
+        };
+        assert_eq!(missing(all), Vec::<&str>::new());
+        let without = HubFeatures {
+            evictions: false,
+            ..all
+        };
+        assert_eq!(missing(without), ["ClusterResourcePlacementEviction"]);
+        let without = HubFeatures {
+            update_runs: false,
+            ..all
+        };
+        assert_eq!(missing(without).len(), 4);
+        let without = HubFeatures {
+            namespaced: false,
+            ..all
+        };
+        let namespaced = [
+            "ResourcePlacement",
+            "SchedulingPolicySnapshot",
+            "ResourceSnapshot",
+            "ResourceBinding",
+            "StagedUpdateRun",
+            "ApprovalRequest",
+        ];
+        assert_eq!(missing(without), namespaced);
+    }
 }

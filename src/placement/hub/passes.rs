@@ -8,6 +8,7 @@ use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -274,6 +275,7 @@ impl HubController {
                 cluster_overrides: &self.forms.cluster_overrides.all(),
                 overrides: &self.forms.overrides.all(),
                 selected: selected.as_deref(),
+                scope_of: &|kind| self.selectable.scope(kind),
                 report: report.as_ref(),
                 failures: &failures,
                 policy: self.rules.policy,
@@ -396,11 +398,12 @@ impl HubController {
                 time: &time(Timestamp::now()),
             });
             for write in stages.into_stages().flatten() {
+                let is_status = matches!(write, HubWrite::Status { .. });
                 if let Some(written) = self.send(by, write).await?
+                    && is_status
                     && let Ok(eviction) = read::<Eviction>(&written)
-                    && evictions::is_over(&eviction)
                 {
-                    self.numbers.evicted(&eviction);
+                    self.numbers.eviction(&eviction);
                 }
             }
         }
@@ -633,7 +636,21 @@ impl HubController {
                 object.root_mut().insert("status".to_owned(), status);
                 Request::ReplaceStatus { key, object }
             }
-            HubWrite::Delete { place, uid } => Request::delete(key_of(&place), uid),
+            HubWrite::Delete {
+                place,
+                uid,
+                version,
+            } => {
+                let precondition = |version| {
+                    let precondition = json!({"resourceVersion": version});
+                    ("preconditions".to_owned(), precondition)
+                };
+                Request::Delete {
+                    key: key_of(&place),
+                    uid: uid.into(),
+                    options: version.map(precondition).into_iter().collect(),
+                }
+            }
         })
     }
 

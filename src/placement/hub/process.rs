@@ -32,7 +32,7 @@ use super::catalog::{Catalog, CatalogError};
 use super::events::HubEvents;
 use super::forms::HubForms;
 use super::numbers::HubMetrics;
-use super::objects::{self, DEFINITIONS, HUB, HubRouter};
+use super::objects::{self, DEFINITIONS, HUB, HubFeatures, HubRouter};
 use super::passes::{self, HubController, HubSettings};
 use super::selectable::{Selectable, SelectionRules};
 #[cfg(feature = "webhook")]
@@ -50,6 +50,7 @@ pub struct HubOptions {
     pub election: Option<String>,
     /// Requests a second to the hub.
     pub per_second: Option<NonZeroU32>,
+    pub features: HubFeatures,
     pub selection: SelectionRules,
     pub rules: HubSettings,
     /// The source of events about placements.
@@ -127,7 +128,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     let _watched = AbortOnDropHandle::new(tokio::spawn(following));
     let catalog = tokio::select! {
         () = stop.cancelled() => return Ok(()),
-        catalog = served(&hub) => catalog?,
+        catalog = served(&hub, options.features) => catalog?,
     };
     #[cfg(feature = "webhook")]
     let _webhook = webhook(&options, &aside, &stop).await?;
@@ -180,7 +181,7 @@ async fn webhook(
 }
 
 /// The kinds of the hub, once it can be asked; those of the fleet have to be among them.
-async fn served(hub: &Connection) -> Result<Catalog, HubError> {
+async fn served(hub: &Connection, features: HubFeatures) -> Result<Catalog, HubError> {
     let mut told = false;
     let catalog = loop {
         match Catalog::read(hub).await {
@@ -194,9 +195,9 @@ async fn served(hub: &Connection) -> Result<Catalog, HubError> {
             }
         }
     };
-    let missing = objects::FLEET
-        .iter()
-        .map(|kind| objects::gvk(kind))
+    let missing = features
+        .kinds()
+        .map(objects::gvk)
         .filter(|kind| catalog.get(kind).is_none());
     let missing: Vec<String> = missing.map(|kind| kind.to_string()).collect();
     if missing.is_empty() {
@@ -233,7 +234,7 @@ impl Working {
             let (kind, content) = (objects::gvk(kind), Content::Whole);
             watches.watch(objects::watch(hub, &HUB, kind, &resource, content))
         };
-        let fleet = objects::FLEET.iter().map(|kind| watch(kind)).collect();
+        let fleet = options.features.kinds().map(watch).collect();
         let selectable = Selectable::new(hub, &cache, &watches, options.selection.clone());
         selectable.learn(catalog);
         let world = Arc::new(HubController {

@@ -109,6 +109,10 @@ impl Selectable {
         wanted
     }
 
+    pub fn scope(&self, kind: &Gvk) -> KindScope {
+        self.state.read().catalog.scope(kind)
+    }
+
     /// The resource of a kind.
     pub fn resource(&self, kind: &Gvk) -> Option<String> {
         let state = self.state.read();

@@ -22,6 +22,11 @@ use super::{properties, sides};
 
 /// The seconds between heartbeats if the hub does not set them.
 const PERIOD: i32 = 60;
+const JOINED: &str = "InternalMemberClusterJoined";
+const LEFT: &str = "InternalMemberClusterLeft";
+/// The reasons of events about a hub that refuses to note that the member has joined or left.
+const FAILED_TO_JOIN: &str = "InternalMemberClusterFailedToJoin";
+const FAILED_TO_LEAVE: &str = "InternalMemberClusterFailedToLeave";
 /// The reason of a member whose API server does not answer.
 const UNHEALTHY: &str = "InternalMemberClusterUnhealthy";
 /// The time that a heartbeat waits for the properties of the member.
@@ -134,14 +139,12 @@ impl Membership {
                 "the API server is not ready",
             )
         };
-        let joined = (
-            ConditionStatus::True,
-            "InternalMemberClusterJoined",
-            "the member has joined",
-        );
+        let joined = (ConditionStatus::True, JOINED, "the member has joined");
         let said = [("Joined", joined), ("Healthy", health)];
         let news = set_agent(&mut status, &said, generation, &now);
-        if !self.write(object, &status).await {
+        let is_new = news.iter().any(|(_, reason, _)| *reason == JOINED);
+        let failing = is_new.then_some(FAILED_TO_JOIN);
+        if !self.write(object, &status, failing).await {
             return RETRY;
         }
         self.record(object, &news);
@@ -172,13 +175,9 @@ impl Membership {
         }) {
             return true;
         }
-        let left = (
-            ConditionStatus::False,
-            "InternalMemberClusterLeft",
-            "the member has left",
-        );
+        let left = (ConditionStatus::False, LEFT, "the member has left");
         let news = set_agent(&mut status, &[("Joined", left)], generation, &sides::now());
-        let is_written = self.write(object, &status).await;
+        let is_written = self.write(object, &status, Some(FAILED_TO_LEAVE)).await;
         if is_written {
             self.record(object, &news);
             info!("the member has left; the placed objects stay");
@@ -190,7 +189,7 @@ impl Membership {
     fn record(&self, object: &Object, news: &[ConditionContent]) {
         let applier = &self.applier;
         for (truth, reason, message) in news {
-            let is_problem = *reason == UNHEALTHY && *truth == ConditionStatus::False;
+            let is_problem = *reason != LEFT && *truth == ConditionStatus::False;
             let note = Note {
                 trouble: None,
                 connection: applier.sides.hub.clone(),
@@ -210,14 +209,20 @@ impl Membership {
         }
     }
 
-    async fn write(&self, object: &Object, status: &MemberClusterStatus) -> bool {
+    /// Writes the status. If the hub refuses it, there is an event with the reason `failing`.
+    async fn write(
+        &self,
+        object: &Object,
+        status: &MemberClusterStatus,
+        failing: Option<&'static str>,
+    ) -> bool {
         let applier = &self.applier;
         let key = applier.sides.internal();
-        let mut object = object.clone();
-        object.root_mut().insert("status".into(), json!(status));
+        let mut next = object.clone();
+        next.root_mut().insert("status".into(), json!(status));
         let request = Request::ReplaceStatus {
             key: key.clone(),
-            object,
+            object: next,
         };
         let sent = applier
             .client
@@ -234,6 +239,9 @@ impl Membership {
             }
             Ok((Answer::Failed(failure), _)) => {
                 warn!(%failure, "the heartbeat cannot be written");
+                let message = "the hub refuses the status of the member";
+                let news = failing.map(|reason| (ConditionStatus::False, reason, message));
+                self.record(object, news.as_slice());
                 false
             }
             Ok(_) => true,

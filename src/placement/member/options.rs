@@ -24,6 +24,10 @@ pub struct RawMemberArgs {
     pub lease_namespace: Option<String>,
     pub health_address: String,
     pub metrics_address: String,
+    /// The second addresses of the same pages, if they are given.
+    pub hub_health_address: Option<String>,
+    pub hub_metrics_address: Option<String>,
+    pub is_in_pod: bool,
     pub tracks_jobs: bool,
     pub reports_namespaces: bool,
     pub deletion_wait: Duration,
@@ -55,7 +59,17 @@ pub struct MemberOptions {
     pub lease_namespace: Option<String>,
     pub health_address: Option<String>,
     pub metrics_address: Option<String>,
+    pub hub_health_address: Option<SecondAddress>,
+    pub hub_metrics_address: Option<SecondAddress>,
     pub rules: MemberRules,
+}
+
+/// The address at which pages are served once more: the original has pages of its own for the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecondAddress {
+    pub address: String,
+    /// Nobody asked for it. The charts of the original probe it.
+    pub is_default: bool,
 }
 
 /// The members that a process acts for.
@@ -106,6 +120,17 @@ pub enum HubConfigError {
 impl RawMemberArgs {
     pub fn check(self) -> Result<MemberOptions, MemberOptionsError> {
         let listens = |text: String| Some(text).filter(|text| !text.is_empty() && text != "0");
+        let second = |given: Option<String>, default: &str| {
+            let is_default = given.is_none();
+            let in_pod = self.is_in_pod.then(|| default.to_owned());
+            let address = given.or(in_pod).and_then(listens)?;
+            Some(SecondAddress {
+                address,
+                is_default,
+            })
+        };
+        let hub_health_address = second(self.hub_health_address, ":8081");
+        let hub_metrics_address = second(self.hub_metrics_address, ":8080");
         let acts_for = match self.secrets {
             Some(_) if !self.name.is_empty() => {
                 return Err(MemberOptionsError::Both("MEMBER_CLUSTER_NAME"));
@@ -132,6 +157,8 @@ impl RawMemberArgs {
             lease_namespace: self.lease_namespace,
             health_address: listens(self.health_address),
             metrics_address: listens(self.metrics_address),
+            hub_health_address,
+            hub_metrics_address,
             rules: MemberRules {
                 jobs: if self.tracks_jobs {
                     JobTracking::Tracked
@@ -244,6 +271,23 @@ mod tests {
         given.hub.url = "https://127.0.0.1:1".to_owned();
         given.metrics_address = "0".to_owned();
         assert_eq!(given.clone().check().unwrap().metrics_address, None);
+        given.hub_metrics_address = Some("127.0.0.1:0".to_owned());
+        let outside = given.clone().check().unwrap();
+        let of = |address: &str, is_default| {
+            let address = address.to_owned();
+            Some(SecondAddress {
+                address,
+                is_default,
+            })
+        };
+        assert_eq!(outside.hub_metrics_address, of("127.0.0.1:0", false));
+        assert_eq!(outside.hub_health_address, None);
+        given.is_in_pod = true;
+        let inside = given.clone().check().unwrap();
+        assert_eq!(inside.hub_metrics_address, of("127.0.0.1:0", false));
+        assert_eq!(inside.hub_health_address, of(":8081", true));
+        given.hub_health_address = Some("0".to_owned());
+        assert_eq!(given.clone().check().unwrap().hub_health_address, None);
         given.hub.uses_identity = true;
         let without = given.clone().check();
         assert!(matches!(without, Err(MemberOptionsError::Identity)));

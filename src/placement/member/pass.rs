@@ -3,7 +3,7 @@
 //!
 //! | order that survives a crash | reason |
 //! |---|---|
-//! | finalizer, `AppliedWork`, then anything else | placed objects have an owner that is deleted with the Work |
+//! | finalizer, `AppliedWork`, then anything else | a Work that is gone has placed nothing; placed objects have an owner that is deleted with the Work |
 //! | left-overs, then the list in the status of the Work, then applies | every object that may exist is listed there or in `AppliedWork` |
 //! | `AppliedWork` gone, then the finalizer | the garbage collector has removed the placed objects |
 
@@ -328,12 +328,12 @@ impl<'a> WorkPass<'a> {
         let known = (&applied, &*stuck, &before, reports);
         let (status, is_done) = self.report(at, &items, results, known).await?;
         self.at.numbers.processed(&status, begun.elapsed());
-        Ok(if is_done && is_watched {
-            WorkProgress::Done
-        } else if is_done {
-            WorkProgress::Later(UNWATCHED)
-        } else {
-            WorkProgress::Unfinished
+        let is_observed = report::is_observed(&status);
+        Ok(match is_done {
+            true if is_observed => WorkProgress::Later(report::OBSERVATION.unsigned_abs()),
+            true if is_watched => WorkProgress::Done,
+            true => WorkProgress::Later(UNWATCHED),
+            false => WorkProgress::Unfinished,
         })
     }
 

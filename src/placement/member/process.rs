@@ -11,6 +11,7 @@ use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, 
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::events as recorded;
 use hawser_runtime::controller::lifecycle;
+use hawser_runtime::errors::chain;
 use hawser_runtime::process::lease::{Fence, LeaseOptions, elect};
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 
@@ -134,18 +135,47 @@ async fn pages(
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
-    let numbers = Arc::clone(numbers);
+    let metrics = || {
+        let numbers = Arc::clone(numbers);
+        Pages::Site(Arc::new(MetricsPage(move || numbers.render())))
+    };
+    let probes = || Pages::Probes(Arc::clone(health));
     let wanted = [
         (
             "--metrics-bind-address",
             &options.metrics_address,
-            Pages::Site(Arc::new(MetricsPage(move || numbers.render()))),
+            metrics(),
         ),
         (
             "--health-probe-bind-address",
             &options.health_address,
-            Pages::Probes(Arc::clone(health)),
+            probes(),
         ),
     ];
-    serve::serve_at(wanted, stop).await
+    let mut served = serve::serve_at(wanted, stop).await?;
+    let second = [
+        (
+            "--hub-metrics-bind-address",
+            &options.hub_metrics_address,
+            metrics(),
+        ),
+        (
+            "--hub-health-probe-bind-address",
+            &options.hub_health_address,
+            probes(),
+        ),
+    ];
+    for (flag, at, pages) in second {
+        let Some(at) = at else { continue };
+        match serve::bind(flag, &at.address).await {
+            Err(error) if at.is_default => {
+                info!(problem = chain(&error), "not serving pages of {flag}");
+            }
+            bound => {
+                let serving = bound?.serve(pages, stop.clone());
+                served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
+            }
+        }
+    }
+    Ok(served)
 }

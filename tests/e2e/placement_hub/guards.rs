@@ -366,6 +366,22 @@ async fn evictions_are_executed_within_the_budget_of_the_placement() -> Result<(
     Ok(())
 }
 
+/// Waits for events about the member `lost` with all of these reasons.
+async fn until_told(way: &Way, reasons: &[&str]) {
+    way.until("/api/v1/namespaces/default/events", |events| {
+        let events = events["items"].as_array().into_iter().flatten();
+        let about = events.filter(|one| {
+            one["involvedObject"]["name"] == "lost"
+                && one["source"]["component"] == "mcv1beta1-controller"
+        });
+        let told: Vec<&Value> = about.map(|one| &one["reason"]).collect();
+        reasons
+            .iter()
+            .all(|wanted| told.iter().any(|one| *one == wanted))
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_namespace_and_the_role_of_a_member_come_back() -> Result<()> {
     let mut world = World::start().await?;
@@ -376,7 +392,39 @@ async fn the_namespace_and_the_role_of_a_member_come_back() -> Result<()> {
         format!("{rbac}/roles/fleet-role-lost"),
         format!("{rbac}/rolebindings/fleet-rolebinding-lost"),
     );
+    let namespace = "/api/v1/namespaces/fleet-member-lost";
+    let member = format!("{CLUSTER}/memberclusters/lost");
+    until_told(
+        &way,
+        &[
+            "NamespaceCreated",
+            "RoleCreated",
+            "RoleBindingCreated",
+            "InternalMemberClusterCreated",
+            "MemberClusterReadyToJoin",
+            "MemberClusterJoined",
+        ],
+    )
+    .await;
     // Each process looks at them at its first pass.
+    world.process.take().context("a hub")?.kill().await?;
+    let labels = json!({"metadata": {"labels": {"kubernetes-fleet.io/is-fleet-resource": null}}});
+    way.patch(namespace, &labels).await?;
+    way.patch(&role, &json!({"rules": []})).await?;
+    way.patch(&rolebinding, &json!({"subjects": []})).await?;
+    way.patch(&member, &json!({"spec": {"heartbeatPeriodSeconds": 30}}))
+        .await?;
+    world.launch()?;
+    until_told(
+        &way,
+        &[
+            "NamespacePatched",
+            "RoleUpdated",
+            "RoleBindingUpdated",
+            "InternalMemberClusterSpecUpdated",
+        ],
+    )
+    .await;
     let process = world.process.take().context("a hub")?;
     process.kill().await?;
     way.delete(&role).await?;
@@ -385,7 +433,6 @@ async fn the_namespace_and_the_role_of_a_member_come_back() -> Result<()> {
     way.until_there(&role).await;
     way.until_there(&rolebinding).await;
     // Nobody else removes what is in a namespace, or lets it go.
-    let namespace = "/api/v1/namespaces/fleet-member-lost";
     let internal = format!("{CLUSTER}/namespaces/fleet-member-lost/internalmemberclusters/lost");
     way.delete(namespace).await?;
     way.delete(&role).await?;

@@ -483,3 +483,40 @@ async fn nothing_leaves_a_member_whose_works_cannot_be_updated() -> Result<()> {
     world.until_available("kept").await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_hub_without_some_features_needs_no_kinds_of_theirs() -> Result<()> {
+    let flags = [
+        "--enable-eviction-apis=false",
+        "--enable-staged-update-run-apis=false",
+        "--enable-resource-placement=false",
+    ];
+    let mut world = World::start_with(&flags.map(str::to_owned)).await?;
+    let hub = world.process.take().context("the hub")?;
+    hub.kill().await?;
+    let way = world.way()?;
+    let kinds = [
+        "clusterresourceplacementevictions",
+        "clusterstagedupdateruns",
+        "stagedupdateruns",
+        "clusterapprovalrequests",
+        "approvalrequests",
+        "resourceplacements",
+        "resourcebindings",
+        "resourcesnapshots",
+        "schedulingpolicysnapshots",
+    ];
+    for kind in kinds {
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let at = format!("{definitions}/{kind}.placement.kubernetes-fleet.io");
+        way.delete(&at).await?;
+        way.until_gone(&at).await;
+    }
+    world.launch()?;
+    world.join(&["m"], json!({})).await?;
+    world.application("app", "c").await?;
+    let spec = json!({"resourceSelectors": namespace_selector("app")});
+    world.place("app", spec).await?;
+    world.until_available("app").await?;
+    Ok(())
+}

@@ -405,6 +405,11 @@ async fn a_run_stops_at_a_mute_member_and_survives_kills_of_the_hub() -> Result<
     way.until(&crp("app"), is_available).await;
     until_count(&way, &bindings("app"), 4).await;
     until_count(&way, &snapshots("app"), 1).await;
+    let over = way.get(&path).await?.context("the run")?;
+    assert_eq!(
+        reasons(&over["status"]["deletionStageStatus"]["conditions"])[1],
+        "Succeeded True StageUpdatingSucceeded"
+    );
 
     // A cluster that is no longer picked keeps its resources until the next run, whose last stage takes them.
     let patch =

@@ -7,7 +7,8 @@ use testbed::unique;
 
 use super::played::PlayedFleet;
 use super::world::{
-    AwaitWork as _, WORKS, condition, config_map, config_maps, manifest_reason, work,
+    AwaitWork as _, INTERNAL, NAME, WORKS, condition, config_map, config_maps, manifest_reason,
+    work,
 };
 
 #[tokio::test]
@@ -156,4 +157,41 @@ async fn an_object_that_a_webhook_changes_is_not_applied_over_and_over() -> Resu
     // One by each process.
     assert_eq!(applies.count(), 2, "{sent:#?}");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_hub_that_refuses_the_state_of_a_member_has_events_about_it() -> Result<()> {
+    let mut fleet = PlayedFleet::start().await?;
+    let hub = &fleet.ways[0];
+    let at = format!("{INTERNAL}/{NAME}");
+    let joined = |truth: &'static str| {
+        move |one: &Value| condition(&one["status"]["agentStatus"][0], "Joined")["status"] == truth
+    };
+    hub.until(&at, joined("True")).await;
+    for (state, truth, reason) in [
+        ("Leave", "False", "InternalMemberClusterFailedToLeave"),
+        ("Join", "True", "InternalMemberClusterFailedToJoin"),
+    ] {
+        let matcher = Matcher {
+            resource: Some("internalmemberclusters".to_owned()),
+            subresource: Some("status".to_owned()),
+            ..Matcher::default()
+        };
+        let (code, when) = (503, When::Before);
+        let fault = Fault::new(matcher, Action::Status { code, when }).once();
+        fleet.playgrounds[0].faults().add(fault);
+        hub.patch(&at, &json!({"spec": {"state": state}})).await?;
+        hub.until("/api/v1/namespaces/fleet-member-m1/events", |events| {
+            let events = events["items"].as_array();
+            events.is_some_and(|all| {
+                all.iter().any(|one| {
+                    let source = &one["source"]["component"];
+                    one["reason"] == reason && *source == "internalmembercluster-controller"
+                })
+            })
+        })
+        .await;
+        hub.until(&at, joined(truth)).await;
+    }
+    fleet.kill().await
 }

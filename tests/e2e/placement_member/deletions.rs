@@ -38,8 +38,13 @@ async fn what_a_work_placed_stays_if_the_hub_abandons_it() -> Result<()> {
 async fn an_object_whose_other_owner_nobody_knows_does_not_keep_a_work_for_ever() -> Result<()> {
     let mut world = World::new().await?;
     let (hub, member) = (world.hub()?, world.member()?);
-    world.start_with(&["--deletion-wait-time=1s"])?;
+    // A Work that no agent has seen goes at once.
     let name = unique("shared");
+    let at = format!("{WORKS}/{name}");
+    hub.create(WORKS, &work(&name, &[], &json!(null))).await?;
+    hub.delete(&at).await?;
+    assert_eq!(hub.get(&at).await?, None);
+    world.start_with(&["--deletion-wait-time=1s"])?;
     // The garbage collector cannot ask for an owner of a kind that is not served, and waits.
     let mut there = config_map("default", &name, &json!({"a": "1"}));
     there["metadata"]["ownerReferences"] = json!([{
@@ -50,9 +55,13 @@ async fn an_object_whose_other_owner_nobody_knows_does_not_keep_a_work_for_ever(
     let strategy = json!({"allowCoOwnership": true});
     hub.create(WORKS, &work(&name, &[manifest], &strategy))
         .await?;
-    hub.until_work(&name, "Applied", "AllManifestsApplied")
+    let said = hub
+        .until_work(&name, "Applied", "AllManifestsApplied")
         .await;
-    let at = format!("{WORKS}/{name}");
+    assert_eq!(
+        said["metadata"]["finalizers"],
+        json!(["kubernetes-fleet.io/work-cleanup"])
+    );
     hub.delete(&at).await?;
     hub.until_gone(&at).await;
     let path = format!("{}/{name}", config_maps("default"));

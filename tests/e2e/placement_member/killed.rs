@@ -175,12 +175,11 @@ impl<'f> Life<'f> {
     /// Creation, change and deletion. The writes that were made, and the name of the life.
     async fn live(mut self) -> Result<(String, Vec<(usize, LoggedRequest)>)> {
         let at = format!("{WORKS}/{}", self.name);
-        let mut made = work(
+        let made = work(
             &self.name,
             &[self.manifest("a", "1"), self.manifest("b", "1")],
             &json!(null),
         );
-        made["metadata"]["finalizers"] = json!([]);
         self.fleet.ways[0].create(WORKS, &made).await?;
         self.until("created", &[("a", "1"), ("b", "1")]).await?;
         let manifests = [self.manifest("a", "2"), self.manifest("c", "2")];

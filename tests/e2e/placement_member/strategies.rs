@@ -284,6 +284,20 @@ async fn what_a_manifest_drops_goes_whoever_wrote_it() -> Result<()> {
         .await?
         .unwrap();
     assert_eq!(live["data"], json!({"b": "1", "own": "1"}));
+
+    // A report is about what the manifest names, and not about what it drops.
+    let mut map = config_map("default", &name, &json!({}));
+    map["metadata"]["labels"] = json!({"l": "1"});
+    let report = json!({"spec": {
+        "workload": {"manifests": [map]}, "applyStrategy": {"type": "ReportDiff"},
+    }});
+    hub.patch(&format!("{WORKS}/{name}"), &report).await?;
+    let said = hub
+        .until_work(&name, "DiffReported", "AllManifestsDiffReported")
+        .await;
+    let details = &said["status"]["manifestConditions"][0]["diffDetails"]["observedDiffs"];
+    let label = json!({"path": "/metadata/labels", "valueInHub": r#"{"l":"1"}"#});
+    assert_eq!(*details, json!([label]));
     Ok(())
 }
 

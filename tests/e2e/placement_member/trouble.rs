@@ -115,6 +115,16 @@ async fn a_member_that_is_cut_off_catches_up_and_one_that_leaves_keeps_its_objec
         .await?;
     hub.until(&internal, |found| agent(found, "Joined") == "False")
         .await;
+    hub.until("/api/v1/namespaces/fleet-member-m1/events", |events| {
+        let events = events["items"].as_array().into_iter().flatten();
+        let told: Vec<&Value> = events.map(|one| &one["reason"]).collect();
+        let mut wanted = ["Joined", "Unhealthy", "Healthy", "Left"].iter();
+        wanted.all(|word| {
+            let reason = format!("InternalMemberCluster{word}");
+            told.iter().any(|one| **one == *reason)
+        })
+    })
+    .await;
     hub.delete(&format!("{WORKS}/{name}")).await?;
     hub.until_gone(&format!("{WORKS}/{name}")).await;
     assert_eq!(

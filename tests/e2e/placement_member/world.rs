@@ -87,7 +87,7 @@ pub(super) fn config_maps(namespace: &str) -> String {
 pub(super) fn work(name: &str, manifests: &[Value], strategy: &Value) -> Value {
     json!({
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "Work",
-        "metadata": {"name": name, "finalizers": ["kubernetes-fleet.io/work-cleanup"]},
+        "metadata": {"name": name},
         "spec": {"workload": {"manifests": manifests}, "applyStrategy": strategy},
     })
 }

@@ -1,5 +1,7 @@
 //! Differences between a manifest and the object in the member, as JSON pointers with both values.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::types::placement::PatchDetail;
@@ -105,6 +107,22 @@ pub fn differences(member: &Value, hub: &Value) -> Vec<PatchDetail> {
     found
 }
 
+/// True if a manifest names the place of a difference. Elements of lists have other indices in an object, so that any
+/// of them counts as named.
+pub fn names(manifest: &Value, detail: &PatchDetail) -> bool {
+    let mut at = manifest;
+    for step in detail.path.split('/').skip(1) {
+        let Value::Object(fields) = at else {
+            return true;
+        };
+        match fields.get(&step.replace("~1", "/").replace("~0", "~")) {
+            Some(field) => at = field,
+            None => return false,
+        }
+    }
+    true
+}
+
 /// The difference of an object that is not there.
 pub fn missing() -> Vec<PatchDetail> {
     vec![PatchDetail {
@@ -114,6 +132,8 @@ pub fn missing() -> Vec<PatchDetail> {
     }]
 }
 
+/// As the operations of a JSON patch that turns what the hub wants into what the member has: keys are in order, elements
+/// that only the member has are appended, and each one that it lacks is removed behind its last one.
 fn walk(
     path: &mut String,
     member: Option<&Value>,
@@ -123,23 +143,31 @@ fn walk(
     if member == hub || found.len() >= MOST {
         return;
     }
-    let length = path.len();
+    let mut below = |step: &str, member: Option<&Value>, hub: Option<&Value>| {
+        let length = path.len();
+        path.push('/');
+        path.push_str(step);
+        walk(path, member, hub, found);
+        path.truncate(length);
+    };
     match (member, hub) {
         (Some(Value::Object(member)), Some(Value::Object(hub))) => {
-            let added = hub.keys().filter(|key| !member.contains_key(*key));
-            for key in member.keys().chain(added) {
-                path.push('/');
-                path.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                walk(path, member.get(key), hub.get(key), found);
-                path.truncate(length);
+            let keys: BTreeSet<&String> = member.keys().chain(hub.keys()).collect();
+            for key in keys {
+                let step = key.replace('~', "~0").replace('/', "~1");
+                below(&step, member.get(key), hub.get(key));
             }
         }
         (Some(Value::Array(member)), Some(Value::Array(hub))) => {
-            for index in 0..member.len().max(hub.len()) {
-                path.push('/');
-                path.push_str(&index.to_string());
-                walk(path, member.get(index), hub.get(index), found);
-                path.truncate(length);
+            let end = member.len().to_string();
+            for removed in hub.iter().skip(member.len()) {
+                below(&end, None, Some(removed));
+            }
+            for (index, (member, hub)) in member.iter().zip(hub).enumerate() {
+                below(&index.to_string(), Some(member), Some(hub));
+            }
+            for added in member.iter().skip(hub.len()) {
+                below("-", Some(added), None);
             }
         }
         (member, hub) => found.push(PatchDetail {

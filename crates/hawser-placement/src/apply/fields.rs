@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{LAST_APPLIED, MANAGER};
+use super::{LAST_APPLIED, MANAGER, UPDATER};
 
 /// The steps to a field, as `managedFields` names them.
 type FieldPath = Vec<String>;
@@ -33,13 +33,15 @@ fn drops(last: &Value, next: &Value) -> bool {
     }
 }
 
-/// True if a field that members applied may have another manager, or if members have not applied the object yet.
+/// True if a field that members wrote may have another manager than that of their applies, or if members have not
+/// applied the object yet.
 pub fn are_shared(live: &Value) -> bool {
     let ours = applied(live);
+    let mut others = managers(live).filter(|entry| !is_applied_by_us(entry));
     ours.is_empty()
-        || managers(live)
-            .filter(|entry| !is_applied_by_us(entry))
-            .any(|entry| !paths(&entry["fieldsV1"]).is_disjoint(&ours))
+        || others.any(|entry| {
+            entry["manager"] == UPDATER || !paths(&entry["fieldsV1"]).is_disjoint(&ours)
+        })
 }
 
 /// The managers of the object once dropped fields belong to members alone; `None` if they do. `last` and `next` are the
@@ -231,6 +233,13 @@ mod tests {
         let live = object(after);
         assert_eq!(transfer_to_member(&live, &last, &next), None);
         assert!(!are_shared(&live));
+        // What was merged belongs to another manager.
+        let mut merged = live.clone();
+        let entries = merged["metadata"]["managedFields"].as_array_mut();
+        entries
+            .unwrap()
+            .push(entry(UPDATER, "Update", json!({"f:data": {"f:d": {}}})));
+        assert!(are_shared(&merged));
         // Nothing is dropped.
         assert_eq!(transfer_to_member(&live, &last, &last), None);
     }

@@ -1,5 +1,6 @@
 //! The conditions of manifests and of their Work.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::Reason;
@@ -15,6 +16,8 @@ use crate::types::{Condition, ConditionStatus, condition};
 const LARGEST_WORK: usize = 1_415_578;
 /// The bytes of a manifest's conditions, with room for a message.
 const CONDITIONS: usize = 500;
+/// The interval at which the times of looks are written that find the same differences.
+pub const OBSERVATION: SignedDuration = SignedDuration::from_mins(5);
 /// The reason of manifests that are listed before anything is written.
 pub const PREPARING: &str = "PreparingToProcess";
 
@@ -106,6 +109,20 @@ pub fn preparing(
     }
 }
 
+/// Whether the time of a look needs not be written anew.
+fn is_recent(time: &str, now: &str) -> bool {
+    let age = now
+        .parse::<Timestamp>()
+        .and_then(|now| Ok(now.duration_since(time.parse()?)));
+    age.is_ok_and(|age| age < OBSERVATION)
+}
+
+/// Whether the status has times of looks, which are to be refreshed after [`OBSERVATION`].
+pub fn is_observed(status: &WorkStatus) -> bool {
+    let mut manifests = status.manifest_conditions.iter();
+    manifests.any(|one| one.drift_details.is_some() || one.diff_details.is_some())
+}
+
 /// The state of a manifest.
 pub fn manifest(
     identifier: WorkResourceIdentifier,
@@ -147,16 +164,18 @@ pub fn manifest(
                     "ManifestNotAvailableYet",
                     "the object is not available yet",
                 ),
+                Availability::Failed => (false, "Failed", "the object has failed"),
             };
             conditions.push(make(old, AVAILABLE, is, reason, message, generation, now));
         }
     }
-    // The times of details are those of conditions: a look that finds the same is not written down.
+    // A look that finds the same is written down from time to time.
     let drift_details = (!finding.drifts.is_empty()).then(|| {
         let old = before.and_then(|before| before.drift_details.as_ref());
         let same = old.filter(|old| {
             old.observed_drifts == finding.drifts
                 && old.observed_in_member_cluster_generation == generation
+                && is_recent(&old.observation_time, now)
         });
         DriftDetails {
             observation_time: same.map_or(now, |old| &old.observation_time).to_owned(),
@@ -172,6 +191,7 @@ pub fn manifest(
         let same = old.filter(|old| {
             old.observed_diffs == finding.diffs
                 && old.observed_in_member_cluster_generation == observed
+                && is_recent(&old.observation_time, now)
         });
         DiffDetails {
             observation_time: same.map_or(now, |old| &old.observation_time).to_owned(),

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::report::Finding;
 use super::*;
 use crate::availability::Availability;
-use crate::types::condition;
-use crate::types::placement::{ComparisonOption, ServerSideApplyConfig};
+use crate::types::placement::{ComparisonOption, PatchDetail, ServerSideApplyConfig};
 use crate::types::work::{WorkResourceIdentifier, WorkStatus};
+use crate::types::{ConditionStatus, condition};
 
 const NOW: &str = "2026-01-01T12:00:00Z";
 
@@ -220,6 +220,94 @@ fn a_manifest_that_is_too_large_for_an_annotation_is_not_kept() {
 }
 
 #[test]
+fn the_reasons_of_manifests_are_those_of_the_original() {
+    use Reason::*;
+    let applied = [Applied, AppliedWithFailedDriftDetection];
+    let not_applied = [
+        (DecodingErred, "DecodingErred"),
+        (FoundGenerateName, "FoundGenerateName"),
+        (Duplicated, "Duplicated"),
+        (
+            FailedToFindObjInMemberCluster,
+            "FailedToFindObjInMemberCluster",
+        ),
+        (FailedToTakeOver, "FailedToTakeOver"),
+        (NotTakenOver, "NotTakenOver"),
+        (FailedToRunDriftDetection, "FailedToRunDriftDetection"),
+        (FoundDrifts, "FoundDrifts"),
+        (FoundDriftsInDegradedMode, "FoundDriftsInDegradedMode"),
+        (ManifestApplyFailed, "ManifestApplyFailed"),
+    ];
+    assert_eq!(
+        applied.map(Reason::as_str),
+        ["Applied", "AppliedWithFailedDriftDetection"]
+    );
+    assert!(applied.iter().all(|one| one.is_applied()));
+    for (reason, text) in not_applied {
+        assert_eq!(reason.as_str(), text);
+        assert!(!reason.is_applied(), "{text}");
+    }
+    let available = |availability| {
+        let one = status(
+            vec![finding(Applied, Some(availability))],
+            false,
+            &WorkStatus::default(),
+            NOW,
+        );
+        let conditions = &one.manifest_conditions[0].conditions;
+        let found = condition(conditions, "Available").unwrap();
+        (found.status, found.reason.clone())
+    };
+    for (availability, truth, reason) in [
+        (Availability::Available, ConditionStatus::True, "Available"),
+        (
+            Availability::NotTrackable,
+            ConditionStatus::True,
+            "NotTrackable",
+        ),
+        (
+            Availability::NotYet,
+            ConditionStatus::False,
+            "ManifestNotAvailableYet",
+        ),
+        (Availability::Failed, ConditionStatus::False, "Failed"),
+    ] {
+        assert_eq!(available(availability), (truth, reason.to_owned()));
+    }
+    let (identifier, _) = read(0, &config_map(json!({})));
+    let listed = report::preparing(identifier, 1, NOW);
+    assert_eq!(listed.conditions[0].reason, "PreparingToProcess");
+    let reported = |reason| {
+        let one = status(
+            vec![finding(reason, None)],
+            true,
+            &WorkStatus::default(),
+            NOW,
+        );
+        (
+            one.conditions[0].reason.clone(),
+            one.manifest_conditions[0].conditions[0].reason.clone(),
+        )
+    };
+    for (reason, of_work, text) in [
+        (NoDiffFound, "AllManifestsDiffReported", "NoDiffFound"),
+        (FoundDiff, "AllManifestsDiffReported", "FoundDiff"),
+        (
+            FoundDiffInDegradedMode,
+            "AllManifestsDiffReported",
+            "FoundDiffInDegradedMode",
+        ),
+        (
+            FailedToReportDiff,
+            "SomeManifestsHaveNotReportedDiff",
+            "FailedToReportDiff",
+        ),
+    ] {
+        assert_eq!(reported(reason), (of_work.to_owned(), text.to_owned()));
+    }
+}
+
+#[test]
 fn differences_have_paths_and_both_values_and_hide_secrets() {
     let mut member = config_map(json!({"a": "1", "b/c": "2"}));
     member["metadata"]["labels"] = json!({"app": "x", "kubernetes.io/metadata.name": "n"});
@@ -248,6 +336,59 @@ fn differences_have_paths_and_both_values_and_hide_secrets() {
         compare::differences(&config_map(many), &config_map(json!({}))).len(),
         100
     );
+}
+
+#[test]
+fn differences_in_lists_are_those_of_a_json_patch() {
+    let paths = |member: Value, hub: Value| {
+        let of = |list: Value| json!({"spec": {"l": list}});
+        let found = compare::differences(&of(member), &of(hub)).into_iter();
+        let found =
+            found.map(|one| format!("{} {} {}", one.path, one.value_in_member, one.value_in_hub));
+        found.collect::<Vec<_>>()
+    };
+    // Only the member has them.
+    assert_eq!(
+        paths(json!(["a", "b", "c"]), json!(["x"])),
+        ["/spec/l/0 a x", "/spec/l/- b ", "/spec/l/- c "]
+    );
+    // The member lacks them.
+    assert_eq!(
+        paths(json!(["x"]), json!(["a", "b", "c"])),
+        ["/spec/l/1  b", "/spec/l/1  c", "/spec/l/0 x a"]
+    );
+    let element = |fields: Value| json!([{"name": "n", "fields": fields}]);
+    assert_eq!(
+        paths(
+            element(json!({"b": 1, "d": 1})),
+            element(json!({"a": 1, "c": 1, "d": 2}))
+        ),
+        [
+            "/spec/l/0/fields/a  1",
+            "/spec/l/0/fields/b 1 ",
+            "/spec/l/0/fields/c  1",
+            "/spec/l/0/fields/d 1 2"
+        ]
+    );
+}
+
+#[test]
+fn a_partial_comparison_is_of_the_places_that_the_manifest_names() {
+    let manifest = json!({"data": {"a/b": "1"}, "spec": {"l": [{"name": "x"}]}});
+    let names = |path: &str| {
+        let path = path.to_owned();
+        compare::names(
+            &manifest,
+            &PatchDetail {
+                path,
+                ..PatchDetail::default()
+            },
+        )
+    };
+    assert!(names("/data/a~1b") && names("/data"));
+    // The index of an element, and what it has beside, are the server's.
+    assert!(names("/spec/l/-") && names("/spec/l/3/name"));
+    assert!(!names("/data/dropped") && !names("/spec/m") && !names("/metadata/labels"));
 }
 
 #[test]
@@ -318,16 +459,19 @@ fn times_change_only_with_what_they_are_of() {
     let mut found = finding(Reason::FoundDrifts, None);
     found.drifts = compare::missing();
     let first = status(vec![found.clone()], false, &WorkStatus::default(), NOW);
-    let again = status(vec![found.clone()], false, &first, "2027-01-01T12:00:00Z");
+    let again = status(vec![found.clone()], false, &first, "2026-01-01T12:04:59Z");
     assert_eq!(first, again);
+    // The time of the last look is not much older than it.
+    let later = "2026-01-01T12:05:00Z";
+    let looked = status(vec![found.clone()], false, &first, later);
+    let details =
+        |status: &WorkStatus| status.manifest_conditions[0].drift_details.clone().unwrap();
+    assert_eq!(details(&looked).observation_time, later);
+    assert_eq!(details(&looked).first_drifted_observed_time, NOW);
     found.drifts[0].path = "/data".into();
-    let changed = status(vec![found], false, &first, "2027-01-01T12:00:00Z");
-    let details = changed.manifest_conditions[0]
-        .drift_details
-        .clone()
-        .unwrap();
-    assert_eq!(details.first_drifted_observed_time, NOW);
-    assert_ne!(details.observation_time, NOW);
+    let changed = status(vec![found], false, &first, "2026-01-01T12:01:00Z");
+    assert_eq!(details(&changed).first_drifted_observed_time, NOW);
+    assert_ne!(details(&changed).observation_time, NOW);
     let applied = status(
         vec![finding(Reason::Applied, None)],
         false,

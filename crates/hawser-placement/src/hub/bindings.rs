@@ -105,6 +105,7 @@ pub(super) fn compare<'a>(
         snapshots: view.snapshots,
         overrides: &overrides,
         works: &works,
+        scope_of: view.scope_of,
     });
     match wanted {
         Ok(wanted) => {

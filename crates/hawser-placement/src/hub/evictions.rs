@@ -93,7 +93,7 @@ pub fn is_over(eviction: &Eviction) -> bool {
         || condition(conditions, EXECUTED).is_some()
 }
 
-/// Whether an eviction that is over was valid.
+/// Whether an eviction was found to be valid.
 pub fn was_valid(eviction: &Eviction) -> bool {
     let valid = condition(&eviction.status.conditions, VALID);
     valid.is_some_and(|valid| valid.status == ConditionStatus::True)
@@ -125,7 +125,8 @@ pub fn decide(view: &EvictionView<'_>) -> Stages {
         _ => Answer::Leaving,
     };
     let deleted = target.filter(|one| answer.is_allowed() && !one.metadata.in_deletion());
-    stages.push(deleted.map(|one| HubWrite::delete(BINDING, &one.metadata)));
+    // The answer is about this version of the binding.
+    stages.push(deleted.map(|one| HubWrite::delete_known(BINDING, &one.metadata)));
     let (truth, reason) = if answer.is_allowed() {
         (
             ConditionStatus::True,
@@ -283,6 +284,7 @@ mod tests {
         let mut binding = crate::fixtures::binding(cluster, BindingState::Bound, "p-0");
         let one = json!([{"type": type_, "status": status, "reason": "R", "message": ""}]);
         binding.status.conditions = serde_json::from_value(one).unwrap();
+        binding.metadata.resource_version = Some(format!("1-{cluster}"));
         binding
     }
 
@@ -310,8 +312,11 @@ mod tests {
             };
             for write in decide(&view).into_stages().flatten() {
                 match write {
-                    HubWrite::Delete { place, .. } => {
+                    HubWrite::Delete { place, version, .. } => {
                         assert_eq!((place.kind, &*place.name), (BINDING, "b-a"));
+                        let known = bindings.iter().find(|one| one.metadata.name == place.name);
+                        assert_eq!(version, known.unwrap().metadata.resource_version);
+                        assert!(version.is_some());
                         deleted += 1;
                     }
                     HubWrite::Status { status, .. } => {
@@ -322,6 +327,18 @@ mod tests {
             }
         }
         assert!(is_over(&eviction));
+        for one in &eviction.status.conditions {
+            let word = match (&*one.type_, one.status) {
+                (VALID, ConditionStatus::True) => "Valid",
+                (VALID, _) => "Invalid",
+                (_, ConditionStatus::True) => "Executed",
+                _ => "NotExecuted",
+            };
+            assert_eq!(
+                one.reason,
+                format!("ClusterResourcePlacementEviction{word}")
+            );
+        }
         let last = eviction.status.conditions.pop().unwrap();
         (deleted, last.status, last.message)
     }

@@ -324,6 +324,26 @@ mod tests {
     }
 
     #[test]
+    fn a_member_has_joined_or_left_with_all_its_agents() {
+        let member = member();
+        let said = |joined: &str, networking: bool| {
+            let internal = internal(joined);
+            let view = MemberView {
+                networking,
+                ..view(&member, Some(&internal))
+            };
+            let conditions = status(&view).conditions.into_iter();
+            let said = conditions.map(|one| format!("{} {}", one.type_, one.reason));
+            said.collect::<Vec<_>>()
+        };
+        let ready = "ReadyToJoin MemberClusterReadyToJoin";
+        assert_eq!(said("True", false), [ready, "Joined MemberClusterJoined"]);
+        assert_eq!(said("False", false), [ready, "Joined MemberClusterLeft"]);
+        let unknown = "Joined MemberClusterJoinStateUnknown";
+        assert_eq!(said("True", true), [ready, unknown]);
+    }
+
+    #[test]
     fn a_member_that_leaves_waits_for_its_agent_but_not_forever() {
         let mut member = member();
         member.metadata.deletion_timestamp = Some(NOW.to_owned());

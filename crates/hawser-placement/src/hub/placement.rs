@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::bindings::{self, RolloutProgress, WorkWrites};
 use super::view::{HubWarning, PlacementView};
 use super::{HubWrite, ObjectName, Stages, complete, reports};
+use crate::admission::KindScope;
 use crate::names;
 use crate::overrides::{OverrideError, Overrides};
 use crate::rollout::{self, Desired, LimitError, RolloutPlan};
@@ -526,8 +527,9 @@ fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
     let mut all = Vec::new();
     for resource in &snapshot.spec.selected_resources {
         all.push(ResourceIdentifier::of(resource));
-        // An envelope that cannot be read is told of with the Works.
-        let inner = envelope_type(resource).and_then(|kind| unpack(resource, kind).ok());
+        // An envelope that cannot be read, or has what does not fit it, is told of with the Works.
+        let inner = envelope_type(resource);
+        let inner = inner.and_then(|kind| unpack(resource, kind, &|_| KindScope::Unknown).ok());
         all.extend(inner.iter().flatten().map(ResourceIdentifier::of));
     }
     all

@@ -14,6 +14,7 @@ use crate::types::binding::{Binding, PolicySnapshot, ResourceSnapshot};
 use crate::types::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
 use crate::types::placement::{Placement, StatusReport};
 use crate::types::work::WorkOutline;
+use crate::works::ScopeOf;
 
 /// The settings of the hub that decisions depend on.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +48,7 @@ pub struct HubWarning {
 }
 
 /// The known facts about a placement and everything that it depends on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct PlacementView<'a> {
     pub scope: Scope,
     /// `None` if it is gone.
@@ -60,6 +61,7 @@ pub struct PlacementView<'a> {
     pub cluster_overrides: &'a [Arc<ClusterResourceOverrideSnapshot>],
     pub overrides: &'a [Arc<ResourceOverrideSnapshot>],
     pub selected: Result<&'a Selected, &'a SelectionError>,
+    pub scope_of: &'a ScopeOf<'a>,
     /// The copy of the status in the namespace that is placed.
     pub report: Option<&'a StatusReport>,
     pub failures: &'a WriteFailures,

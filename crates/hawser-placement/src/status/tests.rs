@@ -391,11 +391,23 @@ fn a_binding_says_what_all_works_say() {
         last(&Pass::OverrideFailed("x".into()), &[]),
         "Overridden False OverriddenFailed"
     );
-    let diff = conditions(&binding, &unchanged, &[ready], true, NOW);
-    assert_eq!(
-        told(&diff).pop().unwrap(),
-        "DiffReported False DiffReportInProgress"
-    );
+    let reported =
+        |status: &str, reason: &str| work("p-4", &json!([is("DiffReported", status, reason)]));
+    for (work, wanted) in [
+        (ready, "False DiffReportInProgress"),
+        (
+            reported("True", "AllManifestsDiffReported"),
+            "True AllWorkHaveDiffReported",
+        ),
+        (
+            reported("False", "SomeManifestsHaveNotReportedDiff"),
+            "False NotAllWorkHaveDiffReported",
+        ),
+    ] {
+        let diff = conditions(&binding, &unchanged, &[work], true, NOW);
+        let last = told(&diff).pop().unwrap();
+        assert_eq!(last, format!("DiffReported {wanted}"));
+    }
 }
 
 #[test]
@@ -443,4 +455,29 @@ fn problems_name_the_envelope_and_are_sorted() {
     );
     assert_eq!(found.drifted[0].target_cluster_observed_generation, 3);
     assert!(found.diffed.is_empty());
+}
+
+#[test]
+fn the_words_of_steps_are_those_of_the_original() {
+    let steps = [Step::all(false), &[Step::DiffReported]].concat();
+    let words = steps.into_iter().map(|step| {
+        let words = step.words();
+        format!(
+            "{}: {}; {}",
+            words.name,
+            words.reasons.join(" "),
+            words.event.0
+        )
+    });
+    assert_eq!(
+        words.collect::<Vec<_>>(),
+        [
+            "RolloutStarted: RolloutStarted RolloutNotStartedYet RolloutStartedUnknown; PlacementRolloutStarted",
+            "Overridden: OverriddenSucceeded OverriddenFailed OverriddenPending; PlacementOverriddenSucceeded",
+            "WorkSynchronized: WorkSynchronized WorkNotSynchronizedYet WorkSynchronizedUnknown; PlacementWorkSynchronized",
+            "Applied: ApplySucceeded ApplyFailed ApplyPending; PlacementApplied",
+            "Available: ResourceAvailable ResourceNotAvailableYet ResourceAvailableUnknown; PlacementAvailable",
+            "DiffReported: DiffReportingCompleted DiffReportingIncompleteOrFailed DiffReportingPending; PlacementDiffReported",
+        ]
+    );
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::fixtures::{binding, member};
 use crate::types::binding::BindingState;
 use crate::types::overrides::ClusterResourceOverrideSnapshot;
-use crate::types::placement::{Placement, ResourceIdentifier};
+use crate::types::placement::Placement;
 
 fn snapshot(name: &str, sub: Option<&str>, resources: Value) -> ResourceSnapshot {
     let mut object = json!({
@@ -70,6 +70,7 @@ fn works_beside(
         snapshots,
         overrides,
         works: there,
+        scope_of: &|_| KindScope::Unknown,
     })
 }
 
@@ -96,6 +97,8 @@ fn each_part_of_a_snapshot_and_each_envelope_is_a_work() {
     let envelope_name = names::envelope_work("p", EnvelopeType::ClusterResourceEnvelope, "", "e");
     assert_eq!(named(&made), ["p-work", &envelope_name, "p-0"]);
     assert_eq!(made[0]["metadata"]["namespace"], "fleet-member-m");
+    // A Work that no agent has seen can be deleted.
+    assert!(made[0]["metadata"]["finalizers"].is_null());
     assert_eq!(
         made[0]["spec"]["workload"]["manifests"],
         json!([config_map("c")])
@@ -132,6 +135,14 @@ fn an_envelope_holds_what_fits_its_scope() {
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: app}\n";
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "other"}});
     let clusterwide = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+    let nowhere = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+    // The hub may not serve a kind.
+    let custom = json!({"apiVersion": "e.com/v1", "kind": "Thing", "metadata": {"name": "t"}});
+    let scope_of = |kind: &Gvk| match &*kind.kind {
+        "ConfigMap" => KindScope::Namespaced,
+        "Namespace" => KindScope::Cluster,
+        _ => KindScope::Unknown,
+    };
     for (kind, entry, problem) in [
         ("ConfigMap", json!(text), ""),
         ("ConfigMap", json!(clusterwide.to_string()), ""),
@@ -140,6 +151,12 @@ fn an_envelope_holds_what_fits_its_scope() {
             json!(other.to_string()),
             "must be in namespace app",
         ),
+        (
+            "ConfigMap",
+            json!(nowhere.to_string()),
+            "must be in namespace app",
+        ),
+        ("ConfigMap", json!(custom.to_string()), ""),
         (
             "ConfigMap",
             json!("no object"),
@@ -155,18 +172,25 @@ fn an_envelope_holds_what_fits_its_scope() {
         (
             "ResourceEnvelope",
             other.clone(),
-            "must be in namespace app",
+            "must be namespaced, in namespace app",
         ),
         (
             "ResourceEnvelope",
             clusterwide.clone(),
-            "must be in namespace app",
+            "must be namespaced, in namespace app",
+        ),
+        (
+            "ResourceEnvelope",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "namespace": "app"}}),
+            "the object is cluster-scoped, in namespace \"app\"",
         ),
         ("ClusterResourceEnvelope", clusterwide, ""),
-        ("ClusterResourceEnvelope", other, "must have no namespace"),
+        ("ClusterResourceEnvelope", custom, ""),
+        ("ClusterResourceEnvelope", other, "must be cluster-scoped"),
+        ("ClusterResourceEnvelope", nowhere, "must be cluster-scoped"),
     ] {
         let envelope = envelope(kind, json!({"k": entry}));
-        let found = unpack(&envelope, envelope_type(&envelope).unwrap());
+        let found = unpack(&envelope, envelope_type(&envelope).unwrap(), &scope_of);
         match found {
             Ok(objects) => assert!(problem.is_empty() && objects.len() == 1, "{kind} {problem}"),
             Err(error) => {

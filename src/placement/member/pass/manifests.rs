@@ -10,7 +10,7 @@ use tracing::debug;
 use hawser_placement::apply::compare::{self, covers};
 use hawser_placement::apply::report::{self, Finding};
 use hawser_placement::apply::{
-    self, CompareReason, MANAGER, Manifest, Owner, Reason, Verdict, fields,
+    self, CompareReason, MANAGER, Manifest, Owner, Reason, Verdict, fields, merge,
 };
 use hawser_placement::availability;
 use hawser_placement::types::placement::{
@@ -102,25 +102,16 @@ impl WorkPass<'_> {
                     continue;
                 }
             }
-            let force = live.is_none() || self.forces(key, strategy).await?;
-            let body = manifest.body(owner, strategy.type_);
-            if let Some(object) = &live
-                && strategy.type_ == ApplyStrategyType::ClientSideApply
-            {
-                self.take_ownership_of_dropped(key, object, manifest, &body)
-                    .await?;
-            }
-            let application = Application {
-                key,
-                body: &body,
-                manager: MANAGER,
-                force,
-                dry_run: false,
-            };
-            return match self.send_apply(&application).await {
+            let wanted = (manifest, owner, strategy);
+            return match self.write(key, live.as_ref(), wanted).await? {
                 Ok(object) => {
                     self.at.leave(key, &manifest.hash, object.as_value());
                     Ok(self.applied(found, manifest, object.as_value(), orders))
+                }
+                // Only a merge is about a version of the object.
+                Err(Failure::Conflict | Failure::AlreadyExists | Failure::OtherIncarnation) => {
+                    live = self.look(key).await?;
+                    continue;
                 }
                 Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => {
                     Err(WorkPassError(problem))
@@ -138,6 +129,62 @@ impl WorkPass<'_> {
         Err(WorkPassError(format!(
             "{key} changes faster than it can be written"
         )))
+    }
+
+    /// Writes the object of a manifest: by server-side apply, or by a merge if the schema of the member does not fit it.
+    async fn write(
+        &self,
+        key: &Key,
+        live: Option<&Arc<Object>>,
+        (manifest, owner, strategy): (&Manifest, &Owner<'_>, &ApplyStrategy),
+    ) -> Result<Result<Arc<Object>, Failure>, WorkPassError> {
+        let force = live.is_none() || self.forces(key, strategy).await?;
+        let body = manifest.body(owner, strategy.type_);
+        let is_client_side = strategy.type_ == ApplyStrategyType::ClientSideApply;
+        let fits = match live {
+            Some(object) if is_client_side => {
+                self.take_ownership_of_dropped(key, object, manifest, &body)
+                    .await?
+            }
+            _ => true,
+        };
+        if fits {
+            let application = Application {
+                key,
+                body: &body,
+                manager: MANAGER,
+                force,
+                dry_run: false,
+            };
+            let sent = self.send_apply(&application).await;
+            let is_refused = is_client_side && matches!(sent, Err(Failure::Invalid(_)));
+            if !is_refused || !self.is_untyped(key, &body).await {
+                return Ok(sent);
+            }
+        }
+        let key = key.clone();
+        let request = match live {
+            None => {
+                let object = Object::new(body).map_err(|error| WorkPassError(error.to_string()))?;
+                Request::Create { key, object }
+            }
+            Some(live) => match merge::patch(&body, owner, live.as_value()) {
+                Some(patch) => Request::Patch { key, patch },
+                None => return Ok(Ok(Arc::clone(live))),
+            },
+        };
+        Ok(match self.send(&request).await? {
+            Answer::Object(object) => Ok(object),
+            Answer::Failed(failure) => Err(failure),
+            Answer::Gone | Answer::Listed(_) => Err(Failure::NotFound),
+        })
+    }
+
+    /// Whether server-side apply refuses an object because the schema of the member does not fit it. A failure does not
+    /// show that, because it has no words that may be contents.
+    async fn is_untyped(&self, key: &Key, body: &Value) -> bool {
+        let rehearsed = self.at.sides.rehearse(key, body).await;
+        matches!(rehearsed, Err(RequestError::Refused(refusal)) if merge::is_untyped(&refusal.message))
     }
 
     /// The report about an object that is in the desired state.
@@ -185,29 +232,35 @@ impl WorkPass<'_> {
             force: true,
             dry_run: true,
         };
+        let degraded = || Ok(Ok((compare::differences(live, body), true)));
         match self.send_apply(&application).await {
-            Ok(merged) => Ok(Ok((compare::differences(live, merged.as_value()), false))),
-            Err(Failure::Invalid(_)) => {
-                Ok(Ok((compare::differences(live, &manifest.object), true)))
+            Ok(merged) => {
+                let mut details = compare::differences(live, merged.as_value());
+                // The dry run also removes what an earlier manifest has named.
+                details.retain(|detail| compare::names(body, detail));
+                Ok(Ok((details, false)))
             }
+            Err(Failure::Invalid(_)) => degraded(),
             Err(Failure::NotSent(problem)) => Err(WorkPassError(problem)),
             Err(failure @ Failure::Unavailable(_)) if !self.at.sides.is_ready().await => {
                 Err(failure.into())
             }
+            Err(Failure::Unavailable(_)) if self.is_untyped(key, body).await => degraded(),
             Err(failure) => Ok(Err(failure.to_string())),
         }
     }
 
-    /// Makes what the manifest has dropped belong to members alone, so that it goes with the apply of this body.
+    /// Makes what the manifest has dropped belong to members alone, so that it goes with the apply of this body. Returns
+    /// false if the schema of the member does not fit one of the two manifests, so that a merge has to remove it.
     async fn take_ownership_of_dropped(
         &self,
         key: &Key,
         object: &Object,
         manifest: &Manifest,
         body: &Value,
-    ) -> Result<(), WorkPassError> {
+    ) -> Result<bool, WorkPassError> {
         let Some(last) = fields::last_manifest(object.as_value(), &manifest.object) else {
-            return Ok(());
+            return Ok(true);
         };
         let sides = &self.at.sides;
         let asked = async {
@@ -221,12 +274,15 @@ impl WorkPass<'_> {
         };
         let managers = match asked.await {
             Ok(Some(managers)) => managers,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(true),
+            Err(RequestError::Refused(refusal)) if merge::is_untyped(&refusal.message) => {
+                return Ok(false);
+            }
             // What cannot be applied is refused again, with a reason for the hub.
             Err(error @ RequestError::Refused(_)) => {
                 let problem = clean_error(&error, &[&last, body]);
                 debug!(%key, %problem, "cannot tell what a manifest has dropped");
-                return Ok(());
+                return Ok(true);
             }
             Err(error @ RequestError::Call(_)) => return Err(WorkPassError(error.to_string())),
         };
@@ -234,7 +290,8 @@ impl WorkPass<'_> {
             "managedFields": managers, "resourceVersion": object.resource_version(), "uid": object.uid(),
         }});
         let key = key.clone();
-        self.found(&Request::Patch { key, patch }).await.map(drop)
+        self.found(&Request::Patch { key, patch }).await?;
+        Ok(true)
     }
 
     /// Whether fields of other managers are taken.

@@ -94,6 +94,10 @@ impl Model {
                 object["metadata"]["uid"] = self.uids.to_string().into();
                 object["metadata"]["generation"] = 1.into();
                 object["metadata"]["creationTimestamp"] = TIME.into();
+                // The agent of the member takes it.
+                if object["kind"] == "Work" {
+                    object["metadata"]["finalizers"] = json!([names::WORK_FINALIZER]);
+                }
                 let name = object["metadata"]["name"].as_str().unwrap();
                 self.log.push(format!(
                     "create {} {name}",
@@ -156,6 +160,7 @@ impl Model {
             cluster_overrides: &overrides,
             overrides: &[],
             selected: Ok(&selected),
+            scope_of: &|_| KindScope::Unknown,
             report: report.first(),
             failures: &self.failures,
             policy: HubPolicy {
@@ -396,6 +401,7 @@ fn what_cannot_be_selected_withdraws_nothing() {
         cluster_overrides: &[],
         overrides: &[],
         selected: Err(&refused),
+        scope_of: &|_| KindScope::Unknown,
         report: None,
         failures: &WriteFailures::default(),
         policy: HubPolicy {

@@ -548,10 +548,6 @@ impl<'v, 'a> Run<'v, 'a> {
         if is(&stage.conditions, SUCCEEDED, ConditionStatus::True) {
             return true;
         }
-        if stage.clusters.is_empty() {
-            self.skip(stage);
-            return true;
-        }
         let is_stopped = self.state() == UpdateRunState::Stop;
         let (mut deleted, mut unfinished, mut in_flight) = (Vec::new(), 0, 0);
         for cluster in &mut stage.clusters {
@@ -587,6 +583,8 @@ impl<'v, 'a> Run<'v, 'a> {
         }
         self.writes.push(deleted);
         if unfinished == 0 {
+            let time = || self.view.time.to_owned();
+            stage.start_time.get_or_insert_with(time);
             self.complete(stage, "StageUpdatingSucceeded", "The stage is completed");
             return true;
         }

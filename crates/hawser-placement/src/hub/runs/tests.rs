@@ -257,8 +257,11 @@ fn a_run_goes_from_stage_to_stage_and_the_placement_says_so() {
     let deletion = status.deletion_stage_status.as_ref().unwrap();
     assert_eq!(deletion.stage_name, "kubernetes-fleet.io/deleteStage");
     assert_eq!(
-        said(&deletion.conditions)[1],
-        "Succeeded True StageUpdatingSkippedNoClusters"
+        said(&deletion.conditions),
+        [
+            "Progressing False StageUpdatingSucceeded",
+            "Succeeded True StageUpdatingSucceeded"
+        ]
     );
     assert_eq!(
         world.placed(),

@@ -130,6 +130,52 @@ fn the_definitions_are_those_of_the_original() {
 }
 
 #[test]
+fn tables_have_the_columns_of_the_original() {
+    let placement = "Gen -Type Scheduled Scheduled-Gen -Work-Synchronized -Work-Synchronized-Gen Available Available-Gen Age";
+    let binding = "WorkSynchronized ResourcesApplied -ResourceAvailable Age";
+    let run = "Placement Resource-Snapshot-Index Policy-Snapshot-Index Initialized Progressing Succeeded Age -Strategy";
+    let approval = "Update-Run Stage Approved Age";
+    let wanted = [
+        ("ClusterResourcePlacement", placement),
+        ("ResourcePlacement", placement),
+        ("ClusterResourceBinding", binding),
+        ("ResourceBinding", binding),
+        ("ClusterSchedulingPolicySnapshot", "Gen Age"),
+        ("SchedulingPolicySnapshot", "Gen Age"),
+        ("ClusterResourceSnapshot", "Gen Age"),
+        ("ResourceSnapshot", "Gen Age"),
+        (
+            "ClusterResourcePlacementStatus",
+            "Resource-Index Last-Updated Age",
+        ),
+        ("ClusterResourcePlacementEviction", "Valid Executed"),
+        ("ClusterStagedUpdateRun", run),
+        ("StagedUpdateRun", run),
+        ("ClusterApprovalRequest", approval),
+        ("ApprovalRequest", approval),
+        (
+            "MemberCluster",
+            "Joined Age Member-Agent-Last-Seen Node-Count Available-CPU Available-Memory -Allocatable-CPU -Allocatable-Memory",
+        ),
+        ("InternalMemberCluster", "Age"),
+    ];
+    for definition in definitions() {
+        let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
+        let wanted = wanted.iter().find(|(of, _)| *of == kind);
+        for version in definition["spec"]["versions"].as_array().unwrap() {
+            // A minus stands for what only wide tables show.
+            let columns = version["additionalPrinterColumns"].as_array();
+            let columns = columns.into_iter().flatten().map(|column| {
+                let mark = if column["priority"] == 1 { "-" } else { "" };
+                format!("{mark}{}", column["name"].as_str().unwrap())
+            });
+            let columns = columns.collect::<Vec<_>>().join(" ");
+            assert_eq!(columns, wanted.map_or("", |(_, columns)| columns), "{kind}");
+        }
+    }
+}
+
+#[test]
 fn the_placement_of_the_seed_is_valid_and_gets_the_defaults() {
     let version = version("ClusterResourcePlacement", "v1");
     let mut object = placement(json!({
