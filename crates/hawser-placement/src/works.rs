@@ -111,10 +111,12 @@ fn unreadable(error: &serde_saphyr::Error) -> String {
 /// Finds the scope of a kind.
 pub type ScopeOf<'a> = dyn Fn(&Gvk) -> KindScope + 'a;
 
-/// The objects in an envelope, by their keys. Objects of unknown kinds have the scope that their namespace shows.
+/// The objects in an envelope, by their keys. Objects of unknown kinds have the scope that their namespace shows. Those of
+/// a `ResourcePlacement` (`is_near`) are namespaced: whoever makes it may not write anything else.
 pub fn unpack(
     envelope: &Value,
     kind: EnvelopeType,
+    is_near: bool,
     scope_of: &ScopeOf<'_>,
 ) -> Result<Vec<Value>, EnvelopeError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -152,8 +154,10 @@ pub fn unpack(
         let scope = scope_of(&Gvk::new(&of.group, &of.version, &of.kind));
         let fits = match kind {
             EnvelopeType::ConfigMap if scope == KindScope::Namespaced => within == namespace,
-            EnvelopeType::ConfigMap => within.is_empty() || within == namespace,
-            EnvelopeType::ResourceEnvelope => within == namespace && scope != KindScope::Cluster,
+            EnvelopeType::ConfigMap if !is_near => within.is_empty() || within == namespace,
+            EnvelopeType::ConfigMap | EnvelopeType::ResourceEnvelope => {
+                within == namespace && scope != KindScope::Cluster
+            }
             EnvelopeType::ClusterResourceEnvelope => {
                 within.is_empty() && scope != KindScope::Namespaced
             }
@@ -161,10 +165,10 @@ pub fn unpack(
         if !fits {
             let wanted = match kind {
                 EnvelopeType::ClusterResourceEnvelope => "be cluster-scoped".to_owned(),
-                EnvelopeType::ResourceEnvelope => {
+                EnvelopeType::ConfigMap if !is_near => format!("be in namespace {namespace}"),
+                EnvelopeType::ConfigMap | EnvelopeType::ResourceEnvelope => {
                     format!("be namespaced, in namespace {namespace}")
                 }
-                EnvelopeType::ConfigMap => format!("be in namespace {namespace}"),
             };
             let scope = match scope {
                 KindScope::Cluster => "cluster-scoped",
@@ -205,6 +209,7 @@ pub fn generate(request: &WorksRequest<'_>) -> Result<Vec<Value>, WorksError> {
         request.placement.namespace.as_deref(),
         &request.placement.name,
     );
+    let is_near = request.placement.namespace.is_some();
     let mut works = Vec::new();
     for (snapshot, sub) in group {
         let mut manifests = Vec::new();
@@ -216,7 +221,7 @@ pub fn generate(request: &WorksRequest<'_>) -> Result<Vec<Value>, WorksError> {
             let metadata = &resource["metadata"];
             let text = |field: &str| metadata[field].as_str().unwrap_or_default();
             let mut inner = Vec::new();
-            for object in unpack(resource, kind, request.scope_of)? {
+            for object in unpack(resource, kind, is_near, request.scope_of)? {
                 inner.extend(request.overrides.apply(object, request.cluster)?);
             }
             let known = existing_work_name(request, kind, text("namespace"), text("name"))?;

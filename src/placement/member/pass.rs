@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use hawser_placement::apply::report::{self, Finding};
 use hawser_placement::apply::{self, Manifest, Owner, Reason};
-use hawser_placement::names::{WORK_FINALIZER, member_namespace};
+use hawser_placement::names::{PARENT_NAMESPACE, WORK_FINALIZER, member_namespace};
 use hawser_placement::types::placement::{
     ApplyStrategy, ApplyStrategyType, ReportBackStrategyType,
 };
@@ -242,7 +242,7 @@ impl<'a> WorkPass<'a> {
         let applied: AppliedWork = typed(&applied_work)?;
         let orders = WorkOptions::of(&read.spec);
         let reports = orders.reports_diff();
-        let items = self.items(&read.spec.workload.manifests).await;
+        let items = self.items(&read).await;
         let refused = report::too_many(
             items.iter().map(|item| &item.identifier),
             without_status(&work),
@@ -442,7 +442,9 @@ impl<'a> WorkPass<'a> {
     }
 
     /// The manifests, and where their objects are.
-    async fn items(&self, manifests: &[Value]) -> Vec<Item> {
+    async fn items(&self, work: &Work) -> Vec<Item> {
+        let manifests = &work.spec.workload.manifests;
+        let is_near = work.metadata.label(PARENT_NAMESPACE).is_some();
         let mut seen = HashSet::new();
         let mut items = Vec::new();
         let definitions = manifests.iter().filter(|one| one["kind"] == DEFINITION);
@@ -456,11 +458,14 @@ impl<'a> WorkPass<'a> {
                 Ok(manifest) => {
                     let is_new = defined.contains(&*identifier.group);
                     let place = self.place(&mut identifier, manifest, is_new).await;
-                    if seen.insert(identity(&identifier)) {
-                        place
-                    } else {
+                    if !seen.insert(identity(&identifier)) {
                         let message = "an earlier manifest describes the same object";
                         Err((Reason::Duplicated, message.to_owned()))
+                    } else if is_near && matches!(&place, Ok((_, key)) if key.namespace.is_none()) {
+                        let message = "a ResourcePlacement places no cluster-scoped objects";
+                        Err((Reason::ManifestApplyFailed, message.to_owned()))
+                    } else {
+                        place
                     }
                 }
             };

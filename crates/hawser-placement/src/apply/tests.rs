@@ -195,6 +195,8 @@ fn manifests_that_cannot_be_applied_say_why() {
     );
     let generated = json!({"apiVersion": "v1", "kind": "A", "metadata": {"generateName": "x"}});
     assert_eq!(reason(generated), Reason::FoundGenerateName);
+    let of_fleet = json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "AppliedWork", "metadata": {"name": "w"}});
+    assert_eq!(reason(of_fleet), Reason::ManifestApplyFailed);
     assert_eq!(read(3, &config_map(json!({}))).0.ordinal, 3);
 }
 

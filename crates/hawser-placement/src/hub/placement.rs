@@ -529,7 +529,8 @@ fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
         all.push(ResourceIdentifier::of(resource));
         // An envelope that cannot be read, or has what does not fit it, is told of with the Works.
         let inner = envelope_type(resource);
-        let inner = inner.and_then(|kind| unpack(resource, kind, &|_| KindScope::Unknown).ok());
+        let inner =
+            inner.and_then(|kind| unpack(resource, kind, false, &|_| KindScope::Unknown).ok());
         all.extend(inner.iter().flatten().map(ResourceIdentifier::of));
     }
     all

@@ -138,6 +138,7 @@ fn an_envelope_holds_what_fits_its_scope() {
     let nowhere = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
     // The hub may not serve a kind.
     let custom = json!({"apiVersion": "e.com/v1", "kind": "Thing", "metadata": {"name": "t"}});
+    let applied_work = json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "AppliedWork", "metadata": {"name": "w"}});
     let scope_of = |kind: &Gvk| match &*kind.kind {
         "ConfigMap" => KindScope::Namespaced,
         "Namespace" => KindScope::Cluster,
@@ -165,6 +166,16 @@ fn an_envelope_holds_what_fits_its_scope() {
         ("ConfigMap", json!("{"), "entry \"k\""),
         (
             "ConfigMap",
+            json!(format!("a: &a x\nb: [{}]", "*a, ".repeat(1_000))),
+            "this is no valid YAML",
+        ),
+        (
+            "ConfigMap",
+            json!(applied_work.to_string()),
+            "objects of the fleet itself are not placed",
+        ),
+        (
+            "ConfigMap",
             json!("a: 1\nb: *hunter2"),
             "entry \"k\": line 2, column 4: this is no valid YAML",
         ),
@@ -184,13 +195,18 @@ fn an_envelope_holds_what_fits_its_scope() {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "namespace": "app"}}),
             "the object is cluster-scoped, in namespace \"app\"",
         ),
-        ("ClusterResourceEnvelope", clusterwide, ""),
-        ("ClusterResourceEnvelope", custom, ""),
+        ("ClusterResourceEnvelope", clusterwide.clone(), ""),
+        ("ClusterResourceEnvelope", custom.clone(), ""),
         ("ClusterResourceEnvelope", other, "must be cluster-scoped"),
         ("ClusterResourceEnvelope", nowhere, "must be cluster-scoped"),
     ] {
         let envelope = envelope(kind, json!({"k": entry}));
-        let found = unpack(&envelope, envelope_type(&envelope).unwrap(), &scope_of);
+        let found = unpack(
+            &envelope,
+            envelope_type(&envelope).unwrap(),
+            false,
+            &scope_of,
+        );
         match found {
             Ok(objects) => assert!(problem.is_empty() && objects.len() == 1, "{kind} {problem}"),
             Err(error) => {
@@ -201,6 +217,15 @@ fn an_envelope_holds_what_fits_its_scope() {
         }
     }
     assert_eq!(envelope_type(&config_map("c")), None);
+    for (object, is_fit) in [
+        (clusterwide.to_string(), false),
+        (custom.to_string(), false),
+        (text.to_owned(), true),
+    ] {
+        let envelope = envelope("ConfigMap", json!({"k": object}));
+        let found = unpack(&envelope, EnvelopeType::ConfigMap, true, &scope_of);
+        assert_eq!(found.is_ok(), is_fit, "{object}");
+    }
 }
 
 #[test]
