@@ -27,8 +27,7 @@ pub(crate) use history::{Change, Retention};
 use history::{Contents, Ring};
 pub(crate) use key::{Key, Name, Place, Range, Table};
 use lineage::{Departed, Doubted, Lineages};
-pub(crate) use lineage::{FOREGROUND, ORPHAN};
-pub(crate) use stored::Stored;
+pub(crate) use stored::{FOREGROUND, ORPHAN, Stored};
 pub(crate) use tx::{Outcome, Tx};
 pub(crate) use watching::{Event, EventKind, Filter, Watch};
 

@@ -1,6 +1,8 @@
-//! Values as Go prints them in messages.
+//! Errors with the messages of the server, and values as Go prints them there.
 
 use serde_json::Value;
+
+use super::super::PatchError;
 
 /// `map[a:1 b:[x y]]`
 pub(super) fn go(value: &Value) -> String {
@@ -19,4 +21,8 @@ pub(super) fn go(value: &Value) -> String {
         }
         other => other.to_string(),
     }
+}
+
+pub(super) fn failed<T>(message: impl Into<String>) -> Result<T, PatchError> {
+    Err(PatchError::Failed(message.into()))
 }
