@@ -14,7 +14,8 @@ use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{Fence, LeaseOptions, elect};
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 
-use super::acting::{RunningMembers, Shared};
+use super::acting::RunningMembers;
+use super::applier::Shared;
 use super::numbers::MemberMetrics;
 use super::options::{HubConfigError, MemberOptions, MemberSelection};
 use super::pushed;
