@@ -20,17 +20,17 @@ use super::export::{ExportStatus, Member, Members, Progress};
 use super::holds::OtherHolds;
 use super::notices::{self, Notice};
 use super::options::{AgentOptions, Controller};
-use super::planning::plans_only;
 use super::publication::{Plan, Publication};
 use super::router::ResourceNames;
 use super::schemas::{
-    CrdPrint, Manifest, RetryPolicy, SchemaError, SchemaMode, Schemas, Settled, Watched,
+    CrdPrint, Manifest, RetryPolicy, SchemaError, SchemaMode, Schemas, Settled, Watched, plans_only,
 };
 use super::switch::Switch;
 use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
-use crate::publish::compiled::{AgentIdentity, Compiled, Problem};
+use crate::publish::compiled::{AgentIdentity, Compiled};
 use crate::publish::pause::Pause;
+use crate::publish::problem::Problem;
 use crate::publish::publishers::Publisher;
 use crate::publish::ready::{Facts, PlanFact, SchemaFact, SynchronizationFact};
 use crate::publish::rules::Sides;
@@ -44,7 +44,10 @@ use hawser_runtime::controller::{
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
+
 mod elsewhere;
+mod holding;
+mod related;
 
 /// The number of published resources that are reconciled concurrently.
 pub const WORKERS: usize = 8;
