@@ -4,14 +4,13 @@
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, merge, undecoded};
+use super::error::{PatchError, failed, go, undecoded};
+use super::merge;
 use crate::fields::builtin::{Patch, Struct};
 
 mod order;
-mod text;
 
 use order::{DIRECTIVE, id, in_order, split};
-use text::{failed, go};
 
 const RETAIN: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";

@@ -3,8 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::PatchError;
-use super::text::{failed, go};
+use super::super::error::{PatchError, failed, go};
 
 /// The field of an item that says what the patch does with it.
 pub(super) const DIRECTIVE: &str = "$patch";
