@@ -34,6 +34,22 @@ pub fn logical_cluster_kind() -> Arc<Gvk> {
     Arc::clone(&LOGICAL_CLUSTER)
 }
 
+pub fn published_resource_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new(
+        "syncagent.kcp.io",
+        "v1alpha1",
+        "PublishedResource",
+    ))
+}
+
+pub fn crd_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+    ))
+}
+
 /// A feed of the service cluster.
 pub fn local_feed(
     service: &Connection,

@@ -17,6 +17,7 @@ use super::approvals::{self, HELD};
 use super::conditions::Conditions;
 use super::dispatch::Dispatch;
 use super::export::{ExportStatus, Member, Members, Progress};
+use super::feeds::published_resource_kind;
 use super::holds::OtherHolds;
 use super::notices::{self, Notice};
 use super::options::{AgentOptions, Controller};
@@ -43,7 +44,7 @@ use hawser_runtime::controller::{
 };
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Seen, Store as _};
-use kube_lang::object::{Gvk, Object};
+use kube_lang::object::Object;
 
 mod elsewhere;
 mod holding;
@@ -60,22 +61,6 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 
 /// The interval for checking whether kinds that cannot be listed are still needed, and why they cannot.
 const LISTED: Duration = Duration::from_millis(500);
-
-pub fn published_resource_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new(
-        "syncagent.kcp.io",
-        "v1alpha1",
-        "PublishedResource",
-    ))
-}
-
-pub fn crd_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new(
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-    ))
-}
 
 /// The controller of published resources.
 pub struct Publishing {

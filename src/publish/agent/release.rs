@@ -11,14 +11,13 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::explain::{ExplainError, Explainer};
-use super::feeds::secret_kind;
+use super::feeds::{published_resource_kind, secret_kind};
 use super::inactive::{Inactive, synchronizes};
 use super::options::AgentOptions;
 use super::orphans::{OrphansError, list, object};
 use super::plan::{LISTED, listed};
 use super::process::{AgentError, Connections};
 use super::publication::Publication;
-use super::publishing::published_resource_kind;
 use super::schemas::PUBLISHED_RESOURCES;
 use super::subject::SubjectId;
 use crate::publish::compiled::AgentIdentity;
