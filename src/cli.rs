@@ -1,14 +1,12 @@
 //! The command line: one file for each subcommand, exit codes in one place.
 
-use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
-use hawser_runtime::errors::chain;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 mod adopt;
 mod agent;
@@ -124,7 +122,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Release(args) => release::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
-            Command::Completion(args) => completion::run(&args),
+            Command::Completion(args) => completion::run(&args, &Cli::command()),
             #[cfg(feature = "playground")]
             Command::Playground(args) => playground::run(&args),
         },
@@ -200,17 +198,9 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     args
 }
 
-/// Says what went wrong, with all its reasons, and how the process ends.
-fn fail(failure: &dyn Error) -> ExitCode {
-    // Where there is no stderr nobody can be told.
-    let _ = writeln!(io::stderr(), "hawser: {}", chain(failure));
-    ExitCode::FAILURE
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     /// The command lines in the help of a command and of its subcommands.
     fn examples(command: &clap::Command, all: &mut Vec<String>) {

@@ -2,6 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `error` | why a demonstration fails |
 //! | `example` | the API that is published |
 //! | [`federation`] | the demonstration of a federation, with a playground for each cluster |
 //! | `next` | commands to try afterwards |
@@ -26,12 +27,12 @@ use crate::publish::agent::options::{AgentOptions, DeletionBrake, InFlight, Lead
 use crate::publish::agent::process;
 use crate::publish::pause::LONGEST_OF_CONSUMERS;
 use hawser_runtime::cluster::config::Lookup;
-use hawser_runtime::cluster::connection::ConnectError;
 use hawser_runtime::overview::site::PAGE_ADDRESS;
 use hawser_runtime::process::shutdown;
 use kcp_playground::Playground;
 use kube_lang::selector::Selector;
 
+mod error;
 mod example;
 pub mod federation;
 pub mod files;
@@ -42,43 +43,18 @@ mod place;
 pub mod placement;
 mod story;
 
+pub use error::DemoError;
+pub use next::LOG;
+
 use example::Example;
-use files::{Files, WriteError};
+use files::Files;
 use story::Walkthrough;
-
-/// The log file of the agent.
-pub const LOG: &str = "agent.log";
-
-/// The namespace of the agent on the service cluster.
-const NAMESPACE: &str = "hawser";
 
 /// The time limit for the agent's shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The default limits of the agent.
 const IN_FLIGHT: NonZeroUsize = NonZeroUsize::new(32).expect("32 is not zero");
-
-#[derive(Debug, thiserror::Error)]
-pub enum DemoError {
-    #[error("reading a manifest of the example")]
-    Manifest(#[source] Box<serde_saphyr::Error>),
-    #[error("reading a kubeconfig of the playground")]
-    Kubeconfig(#[source] serde_json::Error),
-    #[error("using a kubeconfig of the playground")]
-    Config(#[from] Box<kube::config::KubeconfigError>),
-    #[error("connecting to the playground")]
-    Connect(#[from] ConnectError),
-    #[error("connecting the operator to the playground")]
-    Client(#[source] Box<kube::Error>),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error("{what} took too long: {said}")]
-    Stuck { what: String, said: String },
-    #[error("{0} ended")]
-    Ended(&'static str, #[source] Box<dyn Error + Send + Sync>),
-    #[error("{0} ended unexpectedly")]
-    Gone(&'static str),
-}
 
 /// The output of the demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +165,7 @@ impl DemoProcess {
 fn options(story: &Walkthrough<'_>) -> AgentOptions {
     AgentOptions {
         kcp_kubeconfig: story.provider_kubeconfig.clone(),
-        namespace: NAMESPACE.to_owned(),
+        namespace: story::NAMESPACE.to_owned(),
         slice: story::EXPORT.to_owned(),
         agent_name: "demo".to_owned(),
         selector: Selector::everything(),

@@ -14,7 +14,8 @@
 //! | [`pages`] | the pages at `--healthz-addr`: probes, running reconciles, threads |
 //! | [`passes`] | the pass over one federated object |
 //! | [`process`] | the whole process, from start to end |
-//! | [`propagation`] | the running types: watches, the queue of federated objects, workers |
+//! | [`propagation`] | the running types and their watches |
+//! | [`queues`] | the queues of federated objects and of workloads to be scheduled |
 //! | [`scheduling`] | replicas of federated workloads: preferences, capacities, results |
 //! | [`types`] | `FederatedTypeConfig`s, which start and stop types |
 //! | [`webhook`] | the admission webhook, its certificate, and the configurations by which it is called |
@@ -30,6 +31,7 @@ pub mod pages;
 pub mod passes;
 pub mod process;
 pub mod propagation;
+pub mod queues;
 pub mod scheduling;
 pub mod types;
 #[cfg(feature = "webhook")]

@@ -19,6 +19,7 @@ pub mod names;
 pub mod naming;
 pub mod openapi;
 pub mod pause;
+pub mod problem;
 pub mod projection;
 pub mod publishers;
 pub mod ready;

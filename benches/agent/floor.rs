@@ -13,8 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::plane::{GROUP, Plane, within};
-use super::world::NAMESPACE;
+use super::plane::{GROUP, NAMESPACE, Plane, within};
 
 /// The argument that makes the benchmark be the floor.
 pub(crate) const WORD: &str = "floor";

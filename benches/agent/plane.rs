@@ -6,6 +6,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
+pub(crate) const NAMESPACE: &str = "syncagent";
+
 pub(crate) const GROUP: &str = "bench.example.com";
 /// Where objects of the published kind are, on both sides.
 pub(crate) const GADGETS: &str = "/apis/bench.example.com/v1/gadgets";

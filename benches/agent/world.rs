@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::{Launch, Process, ServiceCluster, eventually};
 
-use super::plane::{Plane, definition};
+use super::plane::{NAMESPACE, Plane, definition};
 
 const OWN_CRD: &str = include_str!("../../crds/syncagent.kcp.io_publishedresources.yaml");
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -22,7 +22,6 @@ const SLICES: &str = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices";
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 const EXPORT: &str = "wares";
-pub(crate) const NAMESPACE: &str = "syncagent";
 const USER: &str = "agent";
 const SOON: Duration = Duration::from_mins(1);
 

@@ -89,7 +89,7 @@ pub(super) fn run(args: AdoptArgs) -> ExitCode {
             let _ = io::stdout().write_all(text.as_bytes());
             code
         }
-        Err(failed) => super::fail(&failed),
+        Err(failed) => super::output::fail(&failed),
     }
 }
 

@@ -162,10 +162,10 @@ pub(super) fn run(args: AgentArgs) -> ExitCode {
     let strays = args.strays.clone();
     let checked = match args.given().check() {
         Ok(checked) => checked,
-        Err(problems) => return super::fail(&problems),
+        Err(problems) => return super::output::fail(&problems),
     };
     if let Err(error) = logging::start(log) {
-        return super::fail(&error);
+        return super::output::fail(&error);
     }
     let ValidAgentArgs { options, warnings } = checked;
     for warning in warnings {

@@ -11,13 +11,15 @@ use serde_json::{Value, json};
 use super::manifest::{self, Document, ManifestError};
 use super::metadata;
 use super::output::Output;
-use crate::publish::compiled::{AgentIdentity, Compiled, Part, Problem, Types};
+use crate::publish::compiled::{AgentIdentity, Compiled};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
-use crate::publish::projection::{self, Projected, ProjectionError};
+use crate::publish::problem::{Part, Problem};
+use crate::publish::projection::{self, Projected, ProjectionError, Types};
 use crate::publish::publishers::Publisher;
 use crate::publish::related::{self, Authors};
 use crate::publish::types::{PublishedResourceSpec, manifest::crd};
+use hawser_runtime::errors::chain;
 use kube_lang::object::Gvk;
 use kube_schema::crd::{Definition, default_crd};
 use kube_schema::field::{self, FieldError};
@@ -65,10 +67,10 @@ struct FieldAuthors<'a> {
 pub(super) fn run(args: &CheckArgs) -> ExitCode {
     let documents = match read_all(&args.files) {
         Ok(documents) => documents,
-        Err(error) => return super::fail(&error),
+        Err(error) => return super::output::fail(&error),
     };
     if !documents.iter().any(is_published_resource) {
-        return super::fail(&NothingToCheck);
+        return super::output::fail(&NothingToCheck);
     }
     let (mut findings, mut words) = (Vec::new(), Vec::new());
     for document in documents.iter().filter(|one| is_published_resource(one)) {
@@ -318,7 +320,7 @@ fn defined(
     };
     let crd = Crd::from_json(document.value.to_string().as_bytes()).map_err(|error| {
         let file = document.file.display();
-        let message = format!("the CRD in {file}: {}", super::chain(&error));
+        let message = format!("the CRD in {file}: {}", chain(&error));
         Problem::new("spec.resource", message)
     })?;
     let projected = projection::project(&crd, spec).map_err(of_projection)?;

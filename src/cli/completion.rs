@@ -3,10 +3,8 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
-
-use super::Cli;
 
 /// Print a script that completes commands and flags in a shell.
 #[derive(Debug, Args)]
@@ -22,16 +20,16 @@ pub(super) struct CompletionArgs {
     shell: Shell,
 }
 
-pub(super) fn run(args: &CompletionArgs) -> ExitCode {
+pub(super) fn run(args: &CompletionArgs, command: &Command) -> ExitCode {
     let mut script = Vec::new();
-    write_script(args.shell, &mut script);
+    write_script(args.shell, command, &mut script);
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(&script);
     ExitCode::SUCCESS
 }
 
-fn write_script(shell: Shell, script: &mut Vec<u8>) {
-    let mut command = shown(&Cli::command()).version(env!("CARGO_PKG_VERSION"));
+fn write_script(shell: Shell, command: &Command, script: &mut Vec<u8>) {
+    let mut command = shown(command).version(env!("CARGO_PKG_VERSION"));
     generate(shell, &mut command, "hawser", script);
 }
 
@@ -52,8 +50,9 @@ fn shown(command: &Command) -> Command {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::ValueEnum as _;
+    use clap::{CommandFactory as _, ValueEnum as _};
 
+    use super::super::Cli;
     use super::*;
 
     /// The flags of a command and of its subcommands, hidden or not.
@@ -72,7 +71,7 @@ mod tests {
         flags(&Cli::command(), false, &mut visible);
         for shell in Shell::value_variants() {
             let mut script = Vec::new();
-            write_script(*shell, &mut script);
+            write_script(*shell, &Cli::command(), &mut script);
             let script = String::from_utf8(script).unwrap();
             // In fish, a flag is written without dashes, after -l.
             let script = script.replace("-l ", "--");

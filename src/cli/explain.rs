@@ -13,8 +13,7 @@ use super::progress::shown;
 use crate::explain::progress::ObjectProgress;
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
-    ExplainError, Explained, ExplainedLink, Explainer, Leader, ResourceProblem, Selection,
-    workspace_name,
+    ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection, workspace_name,
 };
 use crate::publish::agent::options::FlagErrors;
 use crate::publish::drift;
@@ -32,6 +31,7 @@ mod report;
 mod sheet;
 
 use consumer::{Asked, ConsumerFailed};
+use document::Findings;
 pub(super) use document::as_json;
 use mirror::{MirrorExplainArgs, MirrorExplainFailed};
 use placement::{PlacementArgs, PlacementFailed};
@@ -148,18 +148,6 @@ enum ExplainFailed {
 /// The objects that are listed for each reason why they are not synced.
 const MOST_LEFT_ALONE: usize = 10;
 
-/// The content of the output.
-struct Findings {
-    explained: Vec<Explained>,
-    /// What the running agent knows of these objects.
-    attempts: Attempts,
-    /// `None` if only the page shows that an agent runs.
-    leader: Option<Leader>,
-    problems: Vec<ResourceProblem>,
-    /// The warning that another agent was probably meant.
-    other_agents: Option<String>,
-}
-
 pub(super) fn run(args: ExplainArgs) -> ExitCode {
     let _ = logging::start_in_command(ANSWERED);
     let text = tokio::runtime::Builder::new_multi_thread()
@@ -173,7 +161,7 @@ pub(super) fn run(args: ExplainArgs) -> ExitCode {
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(failed) => super::fail(&failed),
+        Err(failed) => super::output::fail(&failed),
     }
 }
 

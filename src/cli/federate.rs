@@ -211,10 +211,10 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
     };
     let options = match given.check() {
         Ok(options) => options,
-        Err(problem) => return super::fail(&problem),
+        Err(problem) => return super::output::fail(&problem),
     };
     if let Err(error) = logging::start(log) {
-        return super::fail(&error);
+        return super::output::fail(&error);
     }
     if !args.ignored_flag.is_empty() {
         let flags = args.ignored_flag.join(" ");

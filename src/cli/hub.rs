@@ -237,10 +237,10 @@ pub(super) fn run(mut args: HubArgs) -> ExitCode {
     let ignored = std::mem::take(&mut args.ignored_flag).join(" ");
     let options = match options(args) {
         Ok(options) => options,
-        Err(problem) => return super::fail(&problem),
+        Err(problem) => return super::output::fail(&problem),
     };
     if let Err(error) = logging::start(log) {
-        return super::fail(&error);
+        return super::output::fail(&error);
     }
     if !ignored.is_empty() {
         warn!(

@@ -10,7 +10,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::Value;
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
-use crate::publish::compiled::Part;
+use crate::publish::problem::Part;
 
 /// One document of a file.
 pub(super) struct Document {

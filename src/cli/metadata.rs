@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::publish::compiled::Problem;
+use crate::publish::problem::Problem;
 use kube_lang::object::json_type;
 
 /// The hint about words that YAML reads as booleans.

@@ -238,10 +238,10 @@ pub(super) fn run(args: MirrorArgs) -> ExitCode {
     let strays = args.ignored.strays.join(" ");
     let options = match args.given().check() {
         Ok(options) => options,
-        Err(problem) => return super::fail(&problem),
+        Err(problem) => return super::output::fail(&problem),
     };
     if let Err(error) = logging::start(log) {
-        return super::fail(&error);
+        return super::output::fail(&error);
     }
     if !strays.is_empty() {
         tracing::warn!(arguments = strays, "ignoring unexpected arguments");

@@ -91,7 +91,7 @@ pub(super) fn run(args: OrphansArgs) -> ExitCode {
         .and_then(|runtime| runtime.block_on(act(args.action)));
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => super::fail(&failed),
+        Err(failed) => super::output::fail(&failed),
     }
 }
 

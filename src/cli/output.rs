@@ -1,12 +1,16 @@
-//! Formats of what commands print.
+//! What commands print: its formats, and why they fail.
 
+use std::error::Error;
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::explain::DueWrite;
 use crate::explain::differences::{Difference, Differences};
+use hawser_runtime::errors::chain;
 use hawser_runtime::overview::plain;
 
 /// The number of fields that are printed of one object, and of characters of each value.
@@ -121,6 +125,13 @@ pub(super) fn warning(text: &mut String, warning: Option<&str>) {
     if let Some(warning) = warning {
         let _ = writeln!(text, "warning: {}", plain(warning));
     }
+}
+
+/// Says what went wrong, with all its reasons, and how the process ends.
+pub(super) fn fail(failure: &dyn Error) -> ExitCode {
+    // Where there is no stderr nobody can be told.
+    let _ = writeln!(io::stderr(), "hawser: {}", chain(failure));
+    ExitCode::FAILURE
 }
 
 #[cfg(test)]

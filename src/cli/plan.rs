@@ -97,7 +97,7 @@ pub(super) fn run(args: PlanArgs) -> ExitCode {
                 ExitCode::from(CHANGES)
             }
         }
-        Err(failed) => super::fail(&failed),
+        Err(failed) => super::output::fail(&failed),
     }
 }
 

@@ -105,7 +105,7 @@ enum PlaygroundFailure {
 pub(super) fn run(args: &PlaygroundArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => super::fail(&failure),
+        Err(failure) => super::output::fail(&failure),
     }
 }
 

@@ -121,7 +121,7 @@ pub(super) fn run(args: ReleaseArgs) -> ExitCode {
                 ExitCode::SUCCESS
             }
         }
-        Err(failed) => super::fail(&failed),
+        Err(failed) => super::output::fail(&failed),
     }
 }
 

@@ -17,8 +17,9 @@ use super::metadata;
 use super::output::Output;
 use crate::mutation::Pipeline;
 use crate::mutation::Step;
-use crate::publish::compiled::{Compiled, Problem};
+use crate::publish::compiled::Compiled;
 use crate::publish::marks::Remote;
+use crate::publish::problem::Problem;
 use crate::publish::projection::Projected;
 use crate::publish::related::{
     self, AlwaysQuiet, ClaimIndex, End, EntryExplanation, Kinds, RelatedContext, RelatedKind,
@@ -127,7 +128,7 @@ pub(super) fn run(args: &RenderArgs) -> ExitCode {
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(failure) => super::fail(&*failure),
+        Err(failure) => super::output::fail(&*failure),
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn run(args: &TopArgs) -> ExitCode {
         .and_then(|runtime| runtime.block_on(show(args)));
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => super::fail(&failed),
+        Err(failed) => super::output::fail(&failed),
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn run(args: WebhookProgramArgs) -> ExitCode {
         },
     };
     if let Err(error) = logging::start(log) {
-        return super::fail(&error);
+        return super::output::fail(&error);
     }
     let address = if args.secure_port.contains(':') {
         args.secure_port

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::DemoError;
+use super::error::DemoError;
 
 /// The names on the service cluster.
 pub(super) const GROUP: &str = "db.internal.example.com";
@@ -57,14 +57,10 @@ pub(super) fn manifests(text: &str) -> Result<Vec<Value>, DemoError> {
     serde_saphyr::from_multiple(text).map_err(|source| DemoError::Manifest(Box::new(source)))
 }
 
-/// The name of an object.
-pub(super) fn name(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::place::name;
 
     #[test]
     fn the_names_are_those_of_the_example() {

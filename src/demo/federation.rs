@@ -14,12 +14,10 @@ use kcp_playground::{Playground, PlaygroundError, PlaygroundOptions};
 
 mod story;
 
-use story::{FederationStory, SYSTEM};
+use story::{FederationStory, MEMBERS, SYSTEM};
 
 /// The log file of the control plane.
 pub const LOG: &str = "federate.log";
-
-const MEMBERS: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
 
 /// The files and their purposes.
 const FILES: &[(&str, &str)] = &[

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+/// The log file of the agent.
+pub const LOG: &str = "agent.log";
+
 /// The files and their purposes.
 pub(super) const FILES: &[(&str, &str)] = &[
     (
@@ -18,7 +21,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "database.json",
         "a second object for the consumer to create",
     ),
-    (super::LOG, "the log of the agent"),
+    (LOG, "the log of the agent"),
 ];
 
 /// Commands with their purposes.

@@ -8,9 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::DemoError;
-use super::example::name;
-use super::story::established;
+use super::error::DemoError;
 use hawser_runtime::cluster::connection::{Call, Connection, Limits, RequestError};
 
 /// The time limit of a step, and the pause between two attempts.
@@ -107,4 +105,16 @@ pub(super) async fn config(kubeconfig: &Value) -> Result<kube::Config, DemoError
     let current = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &current).await;
     Ok(config.map_err(Box::new)?)
+}
+
+/// The name of an object.
+pub(super) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+pub(super) fn established(definition: &Value) -> Option<()> {
+    let conditions = definition["status"]["conditions"].as_array()?;
+    let holds =
+        |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+    conditions.iter().any(holds).then_some(())
 }

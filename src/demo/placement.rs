@@ -25,12 +25,10 @@ use kcp_playground::{Playground, PlaygroundError, PlaygroundOptions};
 
 mod story;
 
-use story::{FleetStory, SYSTEM};
+use story::{FleetStory, MEMBERS, SYSTEM};
 
 /// The log file of hub and members.
 pub const LOG: &str = "placement.log";
-
-const MEMBERS: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
 
 /// The files and their purposes.
 const FILES: &[(&str, &str)] = &[

@@ -5,16 +5,19 @@ use std::path::PathBuf;
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::error::DemoError;
 use super::example::{
-    Example, GROUP, KIND, PLURAL, PUBLIC_KIND, PUBLIC_PATH, PUBLIC_VERSION, VERSION, name,
+    Example, GROUP, KIND, PLURAL, PUBLIC_KIND, PUBLIC_PATH, PUBLIC_VERSION, VERSION,
 };
 use super::files::Files;
-use super::place::{self, Place};
-use super::{DemoError, NAMESPACE};
+use super::place::{self, Place, established, name};
 use kcp_playground::Playground;
 
 /// The export, and the endpoint slice that kcp makes for it.
 pub(super) const EXPORT: &str = "databases.example.org";
+
+/// The namespace of the agent on the service cluster.
+pub(super) const NAMESPACE: &str = "hawser";
 
 const PROVIDER: &str = "provider";
 const CONSUMER: &str = "consumer";
@@ -190,13 +193,6 @@ impl<'a> Walkthrough<'a> {
         let path = format!("root:{workspace}");
         Place::connect(&self.playground.workspace_kubeconfig(&path)).await
     }
-}
-
-pub(super) fn established(definition: &Value) -> Option<()> {
-    let conditions = definition["status"]["conditions"].as_array()?;
-    let holds =
-        |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
-    conditions.iter().any(holds).then_some(())
 }
 
 /// The schema and the claims of an export, once it has a schema: they come together.

@@ -6,12 +6,11 @@
 use serde_json::{Map, Value, json};
 use tracing::info;
 
+use hawser_federation::admission::Rejection;
 use hawser_federation::types::config::KubeFedConfigSpec;
 use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::wire::collection;
-use kube_lang::object::Gvk;
-
-use super::host::SettingsError;
+use kube_lang::object::{Gvk, ObjectError};
 
 /// The name of the configuration.
 pub const NAME: &str = "kubefed";
@@ -21,6 +20,32 @@ const KEEPER: &str = "kubefed-config-replacement";
 const FIELD: &str = "kubefedconfig.json";
 /// The number of attempts to write objects that others change at the same time.
 const ATTEMPTS: usize = 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("reading KubeFedConfig {0}/kubefed")]
+    Read(String, #[source] Box<RequestError>),
+    #[error("reading KubeFedConfig of {file}: {problem}")]
+    File { file: String, problem: String },
+    #[error("creating KubeFedConfig {0}/kubefed")]
+    Create(String, #[source] Box<RequestError>),
+    #[error(
+        "creating KubeFedConfig {0}/kubefed: apply crds/kubefed.io.yaml and create Namespace {0:?} first"
+    )]
+    Missing(String, #[source] Box<RequestError>),
+    #[error("deleting KubeFedConfig {0}/kubefed to change its scope")]
+    Delete(String, #[source] Box<RequestError>),
+    #[error("keeping KubeFedConfig {0}/kubefed in ConfigMap kubefed-config-replacement")]
+    Keep(String, #[source] Box<RequestError>),
+    #[error(
+        "KubeFedConfig {0}/kubefed is changed by others all the time: let one process set its scope"
+    )]
+    Changing(String),
+    #[error("KubeFedConfig {0}/kubefed is not a Kubernetes object")]
+    Malformed(String, #[source] ObjectError),
+    #[error("invalid KubeFedConfig \"{0}/kubefed\"")]
+    Invalid(String, #[source] Box<Rejection>),
+}
 
 /// The next step towards a configuration of the wanted scope. Each could be the first one of a process.
 #[derive(Debug, PartialEq)]

@@ -12,12 +12,16 @@ use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::metrics::text::{Histogram, MetricFamily, Name};
 
-use super::numbers::SECONDS;
-
 /// The controller of `FederatedTypeConfig`s.
 pub const TYPES: &str = "federatedtypeconfig";
 /// The controller of replicas.
 pub const PREFERENCES: &str = "replicaschedulingpreference";
+
+/// Seconds, as KubeFed counts them.
+pub const SECONDS: &[f64] = &[
+    0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0,
+    50.0, 75.0, 100.0, 1000.0,
+];
 
 const RESULTS: [&str; 4] = ["success", "error", "needs_recheck", "not_synced"];
 

@@ -8,21 +8,21 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::info;
 
-use hawser_federation::admission::{Rejection, check_config};
+use hawser_federation::admission::check_config;
 use hawser_federation::health::Thresholds;
 use hawser_federation::placement::Scope as ControlScope;
 use hawser_federation::types::SCHEDULING_GROUP;
 use hawser_federation::types::config::KubeFedConfigSpec;
 use hawser_runtime::cluster::cache::Coverage;
-use hawser_runtime::cluster::connection::{Connection, RequestError};
-use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::feed::{Clusters, Content, Pace, Selection};
 use hawser_runtime::controller::WatchSpec;
 use hawser_runtime::process::lease::{Lock, Terms};
 use hawser_sync::{Scope, Side};
 use kube_lang::go_text::parse_duration;
-use kube_lang::object::{Gvk, Object, ObjectError};
+use kube_lang::object::{Gvk, Object};
 
-use super::config;
+use super::config::{self, SettingsError};
 
 /// The source of everything that is watched on the host.
 pub const SOURCE: &str = "host";
@@ -96,32 +96,6 @@ pub struct FederationSettings {
     pub overrides_all: bool,
     /// Whether annotations of templates are set in copies.
     pub federates_annotations: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    #[error("reading KubeFedConfig {0}/kubefed")]
-    Read(String, #[source] Box<RequestError>),
-    #[error("reading KubeFedConfig of {file}: {problem}")]
-    File { file: String, problem: String },
-    #[error("creating KubeFedConfig {0}/kubefed")]
-    Create(String, #[source] Box<RequestError>),
-    #[error(
-        "creating KubeFedConfig {0}/kubefed: apply crds/kubefed.io.yaml and create Namespace {0:?} first"
-    )]
-    Missing(String, #[source] Box<RequestError>),
-    #[error("deleting KubeFedConfig {0}/kubefed to change its scope")]
-    Delete(String, #[source] Box<RequestError>),
-    #[error("keeping KubeFedConfig {0}/kubefed in ConfigMap kubefed-config-replacement")]
-    Keep(String, #[source] Box<RequestError>),
-    #[error(
-        "KubeFedConfig {0}/kubefed is changed by others all the time: let one process set its scope"
-    )]
-    Changing(String),
-    #[error("KubeFedConfig {0}/kubefed is not a Kubernetes object")]
-    Malformed(String, #[source] ObjectError),
-    #[error("invalid KubeFedConfig \"{0}/kubefed\"")]
-    Invalid(String, #[source] Box<Rejection>),
 }
 
 impl SettingsError {
@@ -268,6 +242,14 @@ pub fn now() -> String {
     Timestamp::from_second(now.as_second())
         .unwrap_or(now)
         .to_string()
+}
+
+/// The pace of all watches.
+pub fn pace() -> Pace {
+    Pace {
+        retry: (Duration::from_millis(100), Duration::from_secs(5)),
+        ..Pace::default()
+    }
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ impl MemberController {
             Content::Whole,
         );
         let handler = Arc::clone(&self) as _;
-        let watches = WatchRegistry::new(&self.cache, super::process::pace(), handler);
+        let watches = WatchRegistry::new(&self.cache, host::pace(), handler);
         let _watch = watches.watch(spec);
         work(Arc::clone(&self), &self.queue, WORKERS).await;
     }

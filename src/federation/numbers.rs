@@ -7,13 +7,7 @@ use hawser_federation::events::Operation;
 use hawser_runtime::process::metrics::text::{Gauge, Histogram, MetricFamily, Name};
 use hawser_runtime::process::metrics::{Metrics, Requests};
 
-use super::controllers::Controllers;
-
-/// Seconds, as KubeFed counts them.
-pub const SECONDS: &[f64] = &[
-    0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0,
-    50.0, 75.0, 100.0, 1000.0,
-];
+use super::controllers::{Controllers, SECONDS};
 
 /// The state of a member after its last probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,16 +18,18 @@ use hawser_federation::render::{Ignored, is_managed};
 use hawser_federation::status::{self, Collection, Copy, CopyStatus, PassResult};
 use hawser_federation::types::{DELETE_OPTIONS, MANAGED, SYNC_FINALIZER};
 use hawser_federation::versions::{self, Versions};
-use hawser_runtime::cluster::queue::Outcome;
+use hawser_runtime::cluster::queue::{Outcome, Work};
 use hawser_runtime::cluster::troubles::without_quotes;
 use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_runtime::controller::Reconciler;
 use hawser_sync::{Answer, Failure, Request, Scope, Seen, Store as _, WriteConflict};
 use kube_lang::object::Object;
 
 use super::controllers::{NotSynced, Reconciled};
 use super::host::{self, NAMESPACE};
 use super::members::MemberClusters;
-use super::propagation::{FederatedId, FederatedType, Listed, Propagation, is_in_member};
+use super::propagation::{FederatedType, Listed, Propagation, QUEUE, generation, is_in_member};
+use super::queues::FederatedId;
 use super::scheduling;
 
 mod records;
@@ -120,6 +122,33 @@ struct PassContext<'a> {
     before: BTreeMap<&'a str, &'a str>,
     ignored: Mutex<Vec<Ignored>>,
     options: Map<String, Value>,
+}
+
+impl Reconciler for Propagation {
+    type Key = FederatedId;
+
+    async fn reconcile(self: &Arc<Self>, work: &Work<FederatedId>) -> Outcome {
+        let of = self.of(&work.key.type_name);
+        let members = self.members.borrow().clone();
+        // What is not known yet comes with its lists.
+        let Some(of) = of else {
+            return Outcome::Settled;
+        };
+        let running = self.numbers.controllers.begin(&of.controller);
+        running.end(match members {
+            Some(members) if of.is_known() => {
+                let pass = FederatedPass::new(self, &of, &work.key, &members);
+                // A worker without work is small.
+                Box::pin(pass.run()).await
+            }
+            _ => Err(NotSynced(Outcome::Settled)),
+        })
+    }
+
+    fn worked(&self, waited: Duration, took: Duration, _: Option<Outcome>) {
+        self.numbers.metrics.taken(QUEUE, waited, took);
+        self.numbers.pass(took);
+    }
 }
 
 impl<'a> FederatedPass<'a> {
@@ -700,12 +729,6 @@ fn next_probe(findings: &PassResult) -> Outcome {
     } else {
         Outcome::Settled
     }
-}
-
-pub fn generation(object: &Object) -> i64 {
-    let metadata = object.root().get("metadata");
-    let generation = metadata.and_then(|metadata| metadata["generation"].as_i64());
-    generation.unwrap_or_default()
 }
 
 /// The owner's options for the deletion of copies.

@@ -1,7 +1,6 @@
 //! The process of the control plane, from start to end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -17,19 +16,20 @@ use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::events;
-use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{self, Fence, LeaseOptions, elect};
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 
+use super::config::SettingsError;
 use super::events::EventRecorder;
-use super::host::{FederationSettings, SettingsError};
+use super::host::FederationSettings;
 use super::members::MemberController;
 use super::numbers::FederationMetrics;
 use super::options::FederationOptions;
 use super::pages::ProcessPages;
 use super::propagation::{Propagation, route_host};
-use super::scheduling::{Checks, Scheduler};
+use super::queues::Checks;
+use super::scheduling::Scheduler;
 use super::types::TypeController;
 #[cfg(feature = "webhook")]
 use super::webhook::{FederationReviewer, site};
@@ -259,11 +259,4 @@ async fn pages(
         ("--healthz-addr", &options.healthz_address, probes),
     ];
     serve::serve_at(wanted, stop).await
-}
-
-pub(super) fn pace() -> Pace {
-    Pace {
-        retry: (Duration::from_millis(100), Duration::from_secs(5)),
-        ..Pace::default()
-    }
 }

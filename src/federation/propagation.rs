@@ -18,20 +18,19 @@ use hawser_federation::types::type_config::ApiResource;
 use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage, Table};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Selection};
-use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, Urgency, Work};
+use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::telemetry::CacheGauges;
-use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, WatchSpec, work};
+use hawser_runtime::controller::{SharedWatch, WatchRegistry, WatchSpec, work};
 use hawser_sync::{Key, Scope, Side};
 use kube_lang::object::{Gvk, Object};
 
-use super::controllers::{self, NotSynced};
+use super::controllers::{self};
 use super::events::EventRecorder;
 use super::host::{self, CLUSTER_VERSION, FederationSettings, NAMESPACE, SOURCE, VERSION};
 use super::members::{MemberCluster, MemberClusters};
 use super::numbers::FederationMetrics;
-use super::passes::{FederatedPass, generation};
-use super::scheduling::Checks;
+use super::queues::{Checks, FederatedId};
 
 static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
 
@@ -41,27 +40,12 @@ const WORKERS: usize = 1024;
 /// the records of the first ones, and the line of requests to the host stays short for other types.
 const RECORDS: usize = 32;
 /// The one queue of the objects of all types, in metrics.
-const QUEUE: &str = "federated";
+pub const QUEUE: &str = "federated";
 /// The selector of the watches in members: managed objects.
 const SELECTOR: &str = "labelSelector=kubefed.io%2Fmanaged%3Dtrue";
 /// The time for which a pass waits for the first list of a healthy member, unless `cacheSyncTimeout` is shorter. The
 /// status reports lists that take longer.
 const LISTING: Duration = Duration::from_secs(10);
-
-/// A federated object, by its type.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FederatedId {
-    pub type_name: Arc<str>,
-    pub namespace: Option<Arc<str>>,
-    pub name: Arc<str>,
-}
-
-/// The objects of a type are a tenant.
-impl QueueKey for FederatedId {
-    fn tenant(&self) -> &Arc<str> {
-        &self.type_name
-    }
-}
 
 /// The parameters of a type's propagation; other parameters are another [`FederatedType`].
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +70,7 @@ pub struct FederatedType {
     members: Mutex<BTreeMap<Arc<str>, MemberWatch>>,
     pub stopped: CancellationToken,
     /// Its name in metrics.
-    controller: String,
+    pub controller: String,
     /// The time for which a pass waits for the first list of a member.
     listing: Duration,
     /// Objects that are nested too deeply to be read, with the generation that their status is about.
@@ -206,6 +190,13 @@ impl FederatedType {
             None => Listed::Failed("the first list is not complete yet".to_owned()),
         }
     }
+}
+
+/// The generation of an object; 0 without one.
+pub fn generation(object: &Object) -> i64 {
+    let metadata = object.root().get("metadata");
+    let generation = metadata.and_then(|metadata| metadata["generation"].as_i64());
+    generation.unwrap_or_default()
 }
 
 /// Whether a scope is one of members, by their names.
@@ -354,7 +345,7 @@ impl Propagation {
             available: settings.available,
             checks,
         });
-        let watches = WatchRegistry::new(cache, super::process::pace(), Arc::clone(&events) as _);
+        let watches = WatchRegistry::new(cache, host::pace(), Arc::clone(&events) as _);
         Arc::new(Self {
             host: host.clone(),
             settings: Arc::clone(settings),
@@ -593,33 +584,6 @@ impl Propagation {
             };
             watched.insert(Arc::clone(name), watch);
         }
-    }
-}
-
-impl Reconciler for Propagation {
-    type Key = FederatedId;
-
-    async fn reconcile(self: &Arc<Self>, work: &Work<FederatedId>) -> Outcome {
-        let of = self.events.of(&work.key.type_name);
-        let members = self.members.borrow().clone();
-        // What is not known yet comes with its lists.
-        let Some(of) = of else {
-            return Outcome::Settled;
-        };
-        let running = self.numbers.controllers.begin(&of.controller);
-        running.end(match members {
-            Some(members) if of.is_known() => {
-                let pass = FederatedPass::new(self, &of, &work.key, &members);
-                // A worker without work is small.
-                Box::pin(pass.run()).await
-            }
-            _ => Err(NotSynced(Outcome::Settled)),
-        })
-    }
-
-    fn worked(&self, waited: Duration, took: Duration, _: Option<Outcome>) {
-        self.numbers.metrics.taken(QUEUE, waited, took);
-        self.numbers.pass(took);
     }
 }
 

@@ -28,7 +28,7 @@ use hawser_federation::types::scheduling::ReplicaSchedulingPreferenceSpec;
 use hawser_runtime::cluster::cache::{Change, Table};
 use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::feed::{Content, EventHandler};
-use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, QueueState, Urgency, Work};
+use hawser_runtime::cluster::queue::{Outcome, Work};
 use hawser_runtime::cluster::wire::{clean_error, collection};
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
 use hawser_sync::{Seen, Store as _};
@@ -38,59 +38,13 @@ use kube_lang::selector::Selector;
 use super::controllers::{self, NotSynced, Reconciled};
 use super::host::{self, PREFERENCE};
 use super::members::{MemberCluster, MemberClusters};
-use super::propagation::{FederatedId, FederatedType, Listed, Propagation};
+use super::propagation::{FederatedType, Listed, Propagation};
+use super::queues::{CHECKERS, CheckedId, Checks, FederatedId, period};
 
-/// Workloads that are checked at the same time.
-const WORKERS: usize = 16;
 /// When a check that waits for the first list of a member looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// The shortest interval between checks of a workload with a `ReplicaSchedulingPreference` that changes in members.
 const PREFERENCE_PERIOD: Duration = Duration::from_secs(10);
-
-/// A workload to be checked.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CheckedId(FederatedId);
-
-/// The workloads of a namespace are a tenant.
-impl QueueKey for CheckedId {
-    fn tenant(&self) -> &Arc<str> {
-        let Self(id) = self;
-        id.namespace.as_ref().unwrap_or(&id.type_name)
-    }
-}
-
-/// The workloads to be checked. Clones are handles to one queue.
-#[derive(Clone)]
-pub struct Checks {
-    queue: Queue<CheckedId>,
-    settings: CheckSettings,
-    pub period: Duration,
-}
-
-impl Checks {
-    pub fn new(settings: CheckSettings) -> Self {
-        Self {
-            queue: Queue::new(WORKERS),
-            settings,
-            period: period(settings.period),
-        }
-    }
-
-    pub fn add(&self, id: &FederatedId, after: Duration) {
-        if TARGETS.iter().any(|(_, name)| *name == &*id.type_name) {
-            let id = CheckedId(id.clone());
-            self.queue.add_after(id, Urgency::Live, after);
-        }
-    }
-
-    pub fn close(&self) {
-        self.queue.close();
-    }
-
-    pub fn state(&self) -> QueueState {
-        self.queue.state()
-    }
-}
 
 /// Schedules the replicas of federated workloads.
 pub struct Scheduler {
@@ -171,10 +125,6 @@ pub fn is_awaited(at: &Propagation, workload: &Object) -> bool {
         && preference(at, workload).is_none()
 }
 
-fn period(seconds: i64) -> Duration {
-    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
-}
-
 fn generation(object: &Object) -> Option<i64> {
     object.root()["metadata"]["generation"].as_i64()
 }
@@ -194,15 +144,15 @@ impl Scheduler {
         let numbers = &self.at.numbers;
         numbers
             .controllers
-            .announce(controllers::PREFERENCES, WORKERS);
+            .announce(controllers::PREFERENCES, CHECKERS);
         let limit = self.at.settings.limit();
         let kind = &PREFERENCE;
         let resource = "replicaschedulingpreferences";
         let spec = host::watch(&self.at.host, kind, resource, limit, Content::Whole);
         let handler = Arc::clone(&self) as _;
-        let watches = WatchRegistry::new(&self.at.cache, super::process::pace(), handler);
+        let watches = WatchRegistry::new(&self.at.cache, host::pace(), handler);
         let _ = self.preferences.set(watches.watch(spec));
-        work(Arc::clone(&self), &self.checks.queue, WORKERS).await;
+        work(Arc::clone(&self), &self.checks.queue, CHECKERS).await;
     }
 
     async fn check(&self, id: &FederatedId) -> Reconciled {

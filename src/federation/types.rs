@@ -61,7 +61,7 @@ impl TypeController {
         let (kind, whole) = (&TYPE_CONFIG, Content::Whole);
         let spec = host::watch(&self.host, kind, "federatedtypeconfigs", namespace, whole);
         let handler = Arc::clone(&self) as _;
-        let watches = WatchRegistry::new(&self.cache, super::process::pace(), handler);
+        let watches = WatchRegistry::new(&self.cache, host::pace(), handler);
         let watch = watches.watch(spec);
         watch.completed().await;
         let numbers = &self.propagation.numbers;

@@ -21,8 +21,9 @@
 //! | [`holds`] | held deletions of other replicas |
 //! | [`retraction`] | the checks before anything is deleted |
 //! | [`workspaces`], [`bindings`] | the bound workspaces, and the endpoint of each |
+//! | `subject`, `feeds` | the subjects of passes, and feeds of the service cluster |
 //! | [`publication`] | one running published resource |
-//! | [`related`] | the kinds, feeds and reverse index of related objects |
+//! | [`related`] | the claims, feeds and reverse index of related objects |
 //! | [`dispatch`] | maps watch events to subjects in the queue |
 //! | [`share`] | the workspaces that this replica works on |
 //! | [`passes`] | the subject of a pass, and the notes after it |
@@ -54,6 +55,7 @@ pub mod events;
 pub mod explain;
 mod explained;
 pub mod export;
+mod feeds;
 pub mod holds;
 mod inactive;
 mod kinds;
@@ -79,6 +81,7 @@ pub mod router;
 pub mod schemas;
 pub mod share;
 pub mod startup;
+mod subject;
 pub mod sweep;
 pub mod switch;
 mod synced;

@@ -6,14 +6,14 @@ use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::crd::{Crd, CrdVersion};
 use super::filters::{FilterResult, Filters};
 use super::marks;
 use super::naming::{LocalScope, NamingError, NamingRules};
-use super::projection::Projected;
-use super::related::{Author, Authors, Entry};
+use super::problem::Problem;
+use super::projection::Types;
+use super::related::entry::{Author, Authors, Entry};
 use super::synced::SyncedRules;
 use super::types::{
     Adoption, ConsumerPause, OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety,
@@ -21,59 +21,15 @@ use super::types::{
 };
 use crate::mutation::Pipeline;
 use hawser_sync::DriftRules;
-use kube_lang::object::{Gvk, Object};
+use kube_lang::object::Object;
 use kube_lang::template::Engine;
 
 mod drift;
-mod problem;
 mod related;
 mod selectors;
 mod steps;
 
-pub use problem::{Part, Problem};
-
 use selectors::check_selector;
-
-/// The published type on both sides.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Types {
-    pub local: Arc<Gvk>,
-    pub remote: Arc<Gvk>,
-    pub local_scope: LocalScope,
-    /// The subresources of the service cluster: `status`, `scale`. They are not synchronized.
-    pub subresources: Vec<&'static str>,
-    /// Whether workspaces serve a status subresource.
-    pub remote_status: bool,
-    /// The schema of the status in workspaces; `None` if it is not known.
-    pub remote_status_schema: Option<Value>,
-}
-
-impl Types {
-    /// The type of a CRD of the service cluster, as projected. Each side has its own subresources: copies are written
-    /// in the CRD's storage version, objects of workspaces in the projected one.
-    pub fn of(local: &Crd, projected: &Projected) -> Self {
-        let (stored, remote) = (local.storage_version(), projected.crd.storage_version());
-        let mut subresources = Vec::new();
-        if stored.is_some_and(CrdVersion::has_status) {
-            subresources.push("status");
-        }
-        if stored.is_some_and(CrdVersion::has_scale) {
-            subresources.push("scale");
-        }
-        Self {
-            local: Arc::new(projected.local.clone()),
-            remote: Arc::new(projected.remote.clone()),
-            local_scope: if local.spec.is_namespaced() {
-                LocalScope::Namespaced
-            } else {
-                LocalScope::Cluster
-            },
-            subresources,
-            remote_status: remote.is_some_and(CrdVersion::has_status),
-            remote_status_schema: remote.map(CrdVersion::status_schema),
-        }
-    }
-}
 
 /// The identity of the agent, as marks and memories contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -5,53 +5,12 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::names::is_community_domain;
 
-use self::models::{MAX_DEPTH, ModelContext, Models};
-use super::crd::{Crd, CrdError};
+use self::models::{ModelContext, Models};
+pub use self::models::{OpenApiError, Served, ServedVersion};
+use super::crd::Crd;
 use super::versions;
 
 mod models;
-
-/// A resource from discovery.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Served {
-    pub group: String,
-    pub plural: String,
-    pub singular: String,
-    pub kind: String,
-    pub namespaced: bool,
-    pub short_names: Vec<String>,
-    pub categories: Vec<String>,
-    pub versions: Vec<ServedVersion>,
-    /// The version that the server prefers.
-    pub preferred: String,
-}
-
-/// One version and its subresources.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServedVersion {
-    pub name: String,
-    pub status: bool,
-    pub scale: bool,
-}
-
-/// The reason why no definition could be made.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenApiError {
-    #[error("the OpenAPI document has no model of {kind} in {group_version}")]
-    NoModel { group_version: String, kind: String },
-    #[error("the OpenAPI document refers to {0:?}, which it does not contain")]
-    Missing(String),
-    #[error("the model {0:?} contains itself, which schemas cannot express")]
-    Recursive(String),
-    #[error("a model has several types at once: {0}")]
-    SeveralTypes(String),
-    #[error("a list has no type of items, or several")]
-    Items,
-    #[error("a model is nested deeper than {MAX_DEPTH} levels")]
-    TooDeep,
-    #[error(transparent)]
-    Crd(#[from] CrdError),
-}
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 const APPROVAL: &str = "https://github.com/kcp-dev/kubernetes/pull/4";

@@ -2,8 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::crd::{Crd, CrdSpec, CrdVersion};
+use super::naming::LocalScope;
 use super::types::{Projection, PublishedResourceSpec, Scope, SourceResource};
 use super::versions;
 use kube_lang::object::Gvk;
@@ -56,6 +60,47 @@ pub struct Projected {
     pub crd: Crd,
     pub local: Gvk,
     pub remote: Gvk,
+}
+
+/// The published type on both sides.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Types {
+    pub local: Arc<Gvk>,
+    pub remote: Arc<Gvk>,
+    pub local_scope: LocalScope,
+    /// The subresources of the service cluster: `status`, `scale`. They are not synchronized.
+    pub subresources: Vec<&'static str>,
+    /// Whether workspaces serve a status subresource.
+    pub remote_status: bool,
+    /// The schema of the status in workspaces; `None` if it is not known.
+    pub remote_status_schema: Option<Value>,
+}
+
+impl Types {
+    /// The type of a CRD of the service cluster, as projected. Each side has its own subresources: copies are written
+    /// in the CRD's storage version, objects of workspaces in the projected one.
+    pub fn of(local: &Crd, projected: &Projected) -> Self {
+        let (stored, remote) = (local.storage_version(), projected.crd.storage_version());
+        let mut subresources = Vec::new();
+        if stored.is_some_and(CrdVersion::has_status) {
+            subresources.push("status");
+        }
+        if stored.is_some_and(CrdVersion::has_scale) {
+            subresources.push("scale");
+        }
+        Self {
+            local: Arc::new(projected.local.clone()),
+            remote: Arc::new(projected.remote.clone()),
+            local_scope: if local.spec.is_namespaced() {
+                LocalScope::Namespaced
+            } else {
+                LocalScope::Cluster
+            },
+            subresources,
+            remote_status: remote.is_some_and(CrdVersion::has_status),
+            remote_status_schema: remote.map(CrdVersion::status_schema),
+        }
+    }
 }
 
 /// Whether the projection contradicts itself, whatever the CRD says.

@@ -4,7 +4,7 @@
 //! of the service cluster is published under two names, objects of both with one name would lead to one copy. So only
 //! the name that the oldest published resource gives is valid.
 
-use super::compiled::Problem;
+use super::problem::Problem;
 use super::projection;
 use super::types::PublishedResourceSpec;
 

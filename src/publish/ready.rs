@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::compiled::Problem;
 use super::pause::Pause;
+use super::problem::Problem;
 use super::types::{PlanStatus, PlannedWrites};
 use hawser_runtime::controller::HeldDeletions;
 use kube_lang::object::merge_patch;

@@ -4,25 +4,21 @@
 //! In every round of a pass, the entries are resolved again with the known objects; each pair of original and copy is
 //! one more link of the subject. A pair that only the memory records is a link too, until it is deleted.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-use serde_json::Value;
 
 use hawser_sync::link::{self as sync, Fate};
 use hawser_sync::{
-    CopyRecord, Found, Intent, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View,
+    Found, Intent, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View,
 };
-use kube_lang::object::{Gvk, Object};
+use kube_lang::object::Object;
 
-use super::marks::Remote;
 use super::memory::codec::has_related;
-use super::rules::{ObjectRules, PRIMARY, Sides};
-use super::types::Origin;
+use super::rules::{ObjectRules, PRIMARY};
 
 mod claim_visibility;
-mod entry;
-mod guard;
+mod context;
+pub(super) mod entry;
+pub(super) mod guard;
 mod identity;
 mod leads;
 mod ledger;
@@ -31,114 +27,21 @@ mod links;
 mod report;
 mod resolve;
 mod rules;
+mod shared;
 mod stray;
 
 pub use claim_visibility::{binding_kind, show_all};
-pub use entry::{Author, Authors, Entry, NameAuthors, Premises, TypeName};
-pub use guard::reserved;
+pub use context::{AlwaysQuiet, Kinds, PublishedKind, Quiet, RelatedContext, RelatedKind};
+pub use entry::{Authors, TypeName};
+pub use identity::{RelatedEnds, recorded_claims};
 pub use leads::{End, EntryExplanation, leads};
-pub use ledger::{ClaimIndex, ClaimOwner, MadeCopies, ObjectClaim};
+pub use ledger::{ClaimIndex, ClaimOwner, ObjectClaim};
 pub use report::annotations;
 pub use stray::{DanglingReference, dangling_references};
 
 use identity::Identity;
 use left::{Left, Leftover};
 use links::LinkBuilder;
-
-/// A type, as the side that serves it describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelatedKind {
-    pub kind: Arc<Gvk>,
-    pub namespaced: bool,
-    /// Whether it has a status subresource.
-    pub status: bool,
-}
-
-/// Types by the side that serves them and by name. Secrets and `ConfigMap`s need no discovery.
-#[derive(Clone, Debug)]
-pub struct Kinds(BTreeMap<(Origin, TypeName), RelatedKind>);
-
-impl Default for Kinds {
-    fn default() -> Self {
-        let mut kinds = Self(BTreeMap::new());
-        for (resource, kind) in [("secrets", "Secret"), ("configmaps", "ConfigMap")] {
-            for side in [Origin::Kcp, Origin::Service] {
-                let name = TypeName {
-                    group: String::new(),
-                    version: "v1".to_owned(),
-                    resource: resource.to_owned(),
-                };
-                let kind = RelatedKind {
-                    kind: Arc::new(Gvk::new("", "v1", kind)),
-                    namespaced: true,
-                    status: false,
-                };
-                kinds.learn(side, name, kind);
-            }
-        }
-        kinds
-    }
-}
-
-impl Kinds {
-    pub fn learn(&mut self, side: Origin, name: TypeName, kind: RelatedKind) {
-        self.0.insert((side, name), kind);
-    }
-
-    pub fn get(&self, side: Origin, name: &TypeName) -> Option<&RelatedKind> {
-        self.0.get(&(side, name.clone()))
-    }
-}
-
-/// A kind of the service cluster whose objects may be copies, each of a workspace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishedKind {
-    pub group: String,
-    pub kind: String,
-    /// The kind of the watch on its copies, and whether they are namespaced; `None` without a watch.
-    pub watched: Option<(Arc<Gvk>, bool)>,
-}
-
-impl PublishedKind {
-    /// Whether an owner reference names an object of this kind, in any version.
-    fn is_named_by(&self, owner: &Value) -> bool {
-        let group = owner["apiVersion"].as_str().unwrap_or_default();
-        let group = group.split_once('/').map_or("", |(group, _)| group);
-        self.group == group && owner["kind"].as_str() == Some(&*self.kind)
-    }
-}
-
-/// Whether a while has passed since something happened to an object.
-pub trait Quiet: Send + Sync {
-    /// Since it was changed.
-    fn is_quiet(&self, key: &Key, object: &Object) -> bool;
-
-    /// Since it was created, however often it changes.
-    fn is_settled(&self, key: &Key, object: &Object) -> bool;
-}
-
-/// Every object counts as unchanged.
-pub struct AlwaysQuiet;
-
-impl Quiet for AlwaysQuiet {
-    fn is_quiet(&self, _key: &Key, _object: &Object) -> bool {
-        true
-    }
-
-    fn is_settled(&self, _key: &Key, _object: &Object) -> bool {
-        true
-    }
-}
-
-/// The inputs of related objects beside the rules of the published one.
-#[derive(Clone, Copy)]
-pub struct RelatedContext<'a> {
-    pub kinds: &'a Kinds,
-    pub ledger: &'a ClaimIndex,
-    /// All kinds that the agent publishes.
-    pub published: &'a [PublishedKind],
-    pub quiet: &'a dyn Quiet,
-}
 
 /// The subject with the links of its related objects, given the view; the error names the reads that are needed first.
 pub fn extend(
@@ -308,62 +211,6 @@ pub fn entry_of(id: &LinkId) -> Option<String> {
     let identity = Identity::read(id);
     let made = identity.map(|identity| identity.identifier().to_owned());
     made.or_else(|| links::refused_entry(id).map(str::to_owned))
-}
-
-/// The two ends of a related link, each with the plural of its kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelatedEnds {
-    pub origin: Origin,
-    pub source: (Key, String),
-    pub target: (Key, String),
-    /// The finalizer on the original.
-    hold: Option<String>,
-}
-
-impl RelatedEnds {
-    /// Reads the name of the link in the memory; `None` for other links.
-    pub fn read(id: &LinkId, sides: &Sides, remote: &Remote) -> Option<Self> {
-        let identity = Identity::read(id)?;
-        let (source, target) = identity.resources();
-        Some(Self {
-            origin: identity.origin,
-            source: (identity.source(sides, remote), source.to_owned()),
-            target: (identity.target(sides, remote), target.to_owned()),
-            hold: identity.hold().map(str::to_owned),
-        })
-    }
-
-    /// The finalizer on the original, if it has one of the agent.
-    pub fn hold(&self) -> Option<&str> {
-        self.hold.as_deref()
-    }
-
-    /// The claims of the link: the copy, the original, and that one is made from the other.
-    pub fn claims(&self) -> impl Iterator<Item = ObjectClaim> {
-        let (original, copy) = (&self.source.0, &self.target.0);
-        let original = match &self.hold {
-            Some(finalizer) => ObjectClaim::held(original, finalizer),
-            None => ObjectClaim::original(original),
-        };
-        let pair = ObjectClaim::made_from(copy, &self.source.0);
-        [original, ObjectClaim::copy(copy), pair].into_iter()
-    }
-}
-
-/// The claims of records in a memory, and the copies among them that were created.
-pub fn recorded_claims<'a>(
-    records: impl Iterator<Item = (&'a LinkId, &'a CopyRecord)>,
-    sides: &Sides,
-    remote: &Remote,
-) -> (BTreeSet<ObjectClaim>, MadeCopies) {
-    let (mut claims, mut made) = (BTreeSet::new(), MadeCopies::default());
-    for (id, copy) in records {
-        if let Some(ends) = RelatedEnds::read(id, sides, remote) {
-            claims.extend(ends.claims());
-            made.add(&ends.target.0, copy);
-        }
-    }
-    (claims, made)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::compiled::Compiled;
 use super::marks::{self, Remote};
 use super::memory::codec::StateSecret;
 use super::naming::{Named, NamingError};
-use super::related::reserved;
+use super::related::guard::reserved;
 use super::synced::SyncedContext;
 use super::types::{AdoptedOnDelete, Adoption};
 use crate::mutation::MutationError;

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::compiled::{Problem, Types};
 use super::marks;
+use super::problem::Problem;
+use super::projection::Types;
 use super::types::{SyncedSpec, SyncedWhen};
 use hawser_sync::reason::Class;
 use hawser_sync::{Code, Effect, Key, Outcome, Request, Step};

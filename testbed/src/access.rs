@@ -110,7 +110,7 @@ impl Access {
     }
 
     pub fn config(&self) -> Result<Config> {
-        crate::cluster::install_tls_provider();
+        install_tls_provider();
         Config::try_from(self.kubeconfig.clone()).context("reading a kubeconfig of our own")
     }
 
@@ -146,4 +146,10 @@ impl Access {
         );
         Ok(output.stdout)
     }
+}
+
+/// Chooses rustls' provider, so that a second one in the build can't make the choice ambiguous.
+pub(crate) fn install_tls_provider() {
+    // An error says that it was chosen before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }

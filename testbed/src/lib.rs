@@ -38,6 +38,7 @@ mod place;
 mod pool;
 pub mod ports;
 pub mod process;
+mod servers;
 pub mod shared;
 #[cfg(test)]
 mod strings;

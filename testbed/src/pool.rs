@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cluster::{Controllers, Options, Servers};
 use crate::eventually::{SOON, within};
+use crate::servers::{Controllers, Options, Servers};
 
 /// Clusters without a user. More of them would cost more than they save.
 const KEPT: usize = 6;

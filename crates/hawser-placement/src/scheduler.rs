@@ -18,11 +18,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use jiff::{SignedDuration, Timestamp};
-
-use crate::members::Members;
-use crate::types::binding::{Binding, BindingState, ClusterDecision, ClusterScore};
-use crate::types::policy::{PlacementPolicy, PlacementType};
+use crate::types::binding::{ClusterDecision, ClusterScore};
+use crate::types::policy::PlacementType;
 
 mod affinity;
 mod eligibility;
@@ -36,107 +33,18 @@ mod tests;
 
 pub use affinity::AffinityError;
 pub(crate) use affinity::check_property_name;
+pub use eligibility::GracePeriods;
 use fleet::{ClusterVerdict, Fleet};
+pub use fleet::{Request, ScheduleError, Scores};
 use held::Bindings;
+pub use held::{ChangedBinding, Plan, UnscheduledBinding};
+pub use refusal::Plugin;
 use refusal::Refusal;
 
 /// The most decisions in a status.
 const MAX_DECISIONS: usize = 1000;
 /// The most decisions about clusters that were not picked.
 const MAX_UNSELECTED: usize = 20;
-
-/// Everything that a decision depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The policy of the latest policy snapshot.
-    pub policy: Option<&'a PlacementPolicy>,
-    /// The name of this snapshot.
-    pub policy_snapshot: &'a str,
-    /// The number of clusters that the snapshot is annotated with; for `PickN`.
-    pub number_of_clusters: Option<i32>,
-    /// The namespace of a `ResourcePlacement`.
-    pub namespace: Option<&'a str>,
-    pub clusters: &'a Members,
-    /// The bindings of the placement.
-    pub bindings: &'a [Binding],
-    pub now: Timestamp,
-    pub windows: GracePeriods,
-}
-
-/// The patience with members that are not well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GracePeriods {
-    /// The age from which a heartbeat counts as lost.
-    pub heartbeat: SignedDuration,
-    /// The time for which a member may be unhealthy.
-    pub health: SignedDuration,
-}
-
-impl Default for GracePeriods {
-    fn default() -> Self {
-        let five_minutes = SignedDuration::from_mins(5);
-        Self {
-            heartbeat: five_minutes,
-            health: five_minutes,
-        }
-    }
-}
-
-/// The steps of the scheduler, by the names of the original.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Plugin {
-    ClusterAffinity,
-    ClusterEligibility,
-    NamespaceAffinity,
-    TaintToleration,
-    SamePlacementAntiAffinity,
-    TopologySpread,
-}
-
-impl fmt::Display for Plugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// The scores of a cluster, in the order in which they are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Scores {
-    pub topology_spread: i32,
-    pub affinity: i32,
-    /// 1 if the placement is already there by an older policy.
-    pub already_there: i32,
-}
-
-/// The required writes: creations first, then changes, then unscheduled bindings.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// Bindings in deletion that the scheduler releases.
-    pub release: Vec<String>,
-    pub create: Vec<ClusterDecision>,
-    pub change: Vec<ChangedBinding>,
-    pub unschedule: Vec<UnscheduledBinding>,
-    /// Whether the policy is fulfilled.
-    pub fulfilled: bool,
-    /// The decisions for the status of the policy snapshot.
-    pub decisions: Vec<ClusterDecision>,
-}
-
-/// A binding that moves to the current policy, and is restored if it was unscheduled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangedBinding {
-    pub name: String,
-    pub state: BindingState,
-    pub decision: ClusterDecision,
-}
-
-/// A binding whose cluster is no longer picked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnscheduledBinding {
-    pub name: String,
-    /// For the annotation that a restored binding is read from.
-    pub previous: BindingState,
-}
 
 /// The scheduler's verdict about a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,23 +55,6 @@ pub struct Explanation {
     pub plugin: Option<Plugin>,
     pub scores: Option<Scores>,
     pub reason: String,
-}
-
-/// The reason why no decision is possible.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScheduleError {
-    #[error(transparent)]
-    Policy(#[from] AffinityError),
-    #[error(
-        "policy snapshot {0} of a PickN placement has no valid number of clusters: annotate it with {key}",
-        key = crate::names::NUMBER_OF_CLUSTERS
-    )]
-    NumberOfClusters(String),
-    #[error(
-        "binding {0} is unscheduled and has no previous state: annotate it with {key}",
-        key = crate::names::PREVIOUS_STATE
-    )]
-    PreviousState(String),
 }
 
 /// Decides about all clusters.

@@ -26,7 +26,6 @@ use kube_schema::names::NameRule;
 
 use super::catalog::{Flavour, Resource, Verbs};
 use super::fields;
-use super::planes::StandIn;
 use super::store::{Settler, Table};
 
 /// All built-in kinds. Create them once and share them among all catalogs. `identify` answers token reviews.
@@ -35,6 +34,15 @@ pub(crate) fn resources(identify: &Identify) -> Vec<Arc<Resource>> {
         .iter()
         .map(|row| row.resource(identify))
         .collect()
+}
+
+/// A namespaced kind with a status. Its fields are not validated, and no controller acts on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StandIn {
+    /// Empty for the core group.
+    pub group: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
 }
 
 /// The resource of a kind without rules of its own.

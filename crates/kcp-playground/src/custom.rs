@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -16,19 +16,15 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use establish::mark_definition;
+use establish::TABLE;
+pub(crate) use establish::{GROUP, PLURAL, mark_definition};
 pub(crate) use fitted::FittedSchema;
 pub(crate) use order::prefer;
 pub(crate) use serve::{Origin, serve};
 
 use super::catalog::Resource;
-use super::store::{Name, Range, Read, Settler, Stored, Table};
+use super::store::{Name, Range, Read, Settler, Stored};
 use kube_schema::crd::Definition;
-
-pub(crate) const GROUP: &str = "apiextensions.k8s.io";
-pub(crate) const PLURAL: &str = "customresourcedefinitions";
-
-static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(GROUP, PLURAL, ""));
 
 /// The controller that establishes definitions and cleans up after them, for a store.
 pub(crate) fn settler() -> Arc<dyn Settler> {

@@ -44,4 +44,5 @@ pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod yaml;
 
-pub use planes::{Playground, PlaygroundError, PlaygroundOptions, StandIn};
+pub use builtin::StandIn;
+pub use planes::{Playground, PlaygroundError, PlaygroundOptions};

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::builtin;
+use super::builtin::{self, StandIn};
 use super::catalog::{Resource, Scope, Scopes, User};
 use super::collect::Collector;
 use super::custom;
@@ -76,15 +76,6 @@ impl Default for PlaygroundOptions {
             own_threads: true,
         }
     }
-}
-
-/// A namespaced kind with a status. Its fields are not validated, and no controller acts on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StandIn {
-    /// Empty for the core group.
-    pub group: &'static str,
-    pub kind: &'static str,
-    pub plural: &'static str,
 }
 
 #[derive(Debug, thiserror::Error)]

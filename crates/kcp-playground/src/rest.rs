@@ -41,22 +41,20 @@ mod write;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::api::{self, Api, ApiBody, ApiRequest, ApiResponse};
+use super::api::{Api, ApiBody, ApiRequest, ApiResponse};
 use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes, Verbs};
 use super::openapi::Documents;
 use super::status::Status;
-use super::store::{Outcome, Read, Store, Tx};
+use super::store::{Name, Outcome, Read, Store, Tx};
 use accept::{Accepts, Discovery, Form, Route};
 use aside::{Aside, SMALL};
 use discovery::Part;
-use ground::Ground;
 use list::Listing;
 use query::Query;
 use select::Chosen;
 use target::{ResourcePath, Target};
 use view::View;
 use watch::{Current, Plan, Standing, Watched};
-use write::Written;
 
 /// Answers requests about the objects of a store.
 pub(crate) struct Rest {
@@ -78,6 +76,12 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The cluster of the request; without one, there is no such endpoint.
+    fn cluster(&self) -> Result<Name, Status> {
+        let cluster = self.request.scope.cluster();
+        cluster.cloned().ok_or_else(Status::no_such_path)
+    }
+
     fn view(&self, resource: Arc<Resource>) -> View {
         // A request without an acceptable form is refused before it is executed.
         let accepted = self.accepts.best(&resource);
@@ -253,13 +257,13 @@ impl Rest {
             ("GET" | "HEAD", Some(name)) => self.get(call, name).await,
             ("GET" | "HEAD", None) if call.query.flag("watch")? => self.watch(call).await,
             ("GET" | "HEAD", None) => self.list(call).await,
-            ("POST", None) => Ok(written(self.create(call)?)),
-            ("PUT", Some(name)) => Ok(written(self.update(call, name)?)),
-            ("PATCH", Some(name)) => Ok(written(self.patch(call, name)?)),
+            ("POST", None) => Ok(self.create(call)?.into()),
+            ("PUT", Some(name)) => Ok(self.update(call, name)?.into()),
+            ("PATCH", Some(name)) => Ok(self.patch(call, name)?.into()),
             ("DELETE", Some(name)) if call.path.subresource.is_empty() => {
-                Ok(written(self.delete(call, name)?))
+                Ok(self.delete(call, name)?.into())
             }
-            ("DELETE", None) => Ok(written(self.delete_collection(call)?)),
+            ("DELETE", None) => Ok(self.delete_collection(call)?.into()),
             _ => {
                 // An unknown path is answered with 404, whatever the method is.
                 let resource = self.store.read(|read| self.address(read, call))?;
@@ -345,7 +349,7 @@ impl Rest {
     }
 
     async fn get(&self, call: &Call<'_>, name: &str) -> Result<ApiResponse, Status> {
-        write::cluster(call)?;
+        call.cluster()?;
         if let Some(revision) = call.query.late_resource_version()? {
             list::reach(&self.store, revision).await?;
         }
@@ -557,11 +561,5 @@ fn text(text: String) -> ApiResponse {
     let mut response = full(200, Bytes::from(text));
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers.insert(CONTENT_TYPE, plain);
-    response
-}
-
-fn written(written: Written) -> ApiResponse {
-    let mut response = full(written.code, written.body).of(written.media_type);
-    api::warn(&mut response.headers, &written.warnings);
     response
 }

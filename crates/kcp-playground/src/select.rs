@@ -57,14 +57,6 @@ pub(crate) struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Parses the value of a `labelSelector` parameter; an empty one selects everything.
-    pub(crate) fn parse(text: &str) -> Result<Self, SelectError> {
-        if text.len() > MAX_SELECTOR {
-            return Err(SelectError::TooLong { size: text.len() });
-        }
-        label_grammar::parse(text)
-    }
-
     /// Selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()

@@ -6,7 +6,7 @@
 //! Writers take turns (`writer`). They hold a shared lock until the commit, so readers are blocked only while the
 //! results are put in place.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,75 +17,23 @@ use tokio::sync::watch;
 mod history;
 mod key;
 mod lineage;
+mod state;
 mod stored;
 #[cfg(test)]
 mod tests;
 mod tx;
 mod watching;
 
-pub(crate) use history::{Change, Retention};
-use history::{Contents, Ring};
+pub(crate) use history::Retention;
 pub(crate) use key::{Key, Name, Place, Range, Table};
-use lineage::{Departed, Doubted, Lineages};
-pub(crate) use lineage::{FOREGROUND, ORPHAN};
-pub(crate) use stored::Stored;
-pub(crate) use tx::{Outcome, Tx};
+use lineage::Doubted;
+use state::StoreState;
+pub(crate) use state::{Read, StoreOptions};
+pub(crate) use stored::{FOREGROUND, ORPHAN, Stored};
+pub(crate) use tx::{Outcome, Settler, Tx};
 pub(crate) use watching::{Event, EventKind, Filter, Watch};
 
 use super::status::Status;
-
-/// The annotation by which clients distinguish objects of several clusters.
-pub(crate) const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
-
-/// The settings of a store.
-#[derive(Clone, Debug)]
-pub(crate) struct StoreOptions {
-    pub retention: Retention,
-    /// Clusters without kcp: their objects have no [`CLUSTER_ANNOTATION`].
-    pub plain_clusters: HashSet<Name>,
-    /// The resources that define APIs: `(group, resource)`. Their changes invalidate catalogs.
-    pub definitions: HashSet<(Name, Name)>,
-    pub clock: fn() -> Timestamp,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self {
-            retention: Retention::default(),
-            plain_clusters: HashSet::new(),
-            definitions: HashSet::from([(
-                "apiextensions.k8s.io".into(),
-                "customresourcedefinitions".into(),
-            )]),
-            clock: Timestamp::now,
-        }
-    }
-}
-
-/// A controller that reconciles objects within the transaction that changed them.
-pub(crate) trait Settler: Send + Sync {
-    /// Handles the keys that were written since its last call in this transaction, including its own writes. An error
-    /// aborts the transaction and is its answer.
-    fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status>;
-}
-
-/// Reads, within a transaction or outside.
-pub(crate) trait Read {
-    fn get(&self, key: &Key) -> Option<Arc<Stored>>;
-    /// In the order of lists.
-    fn list(&self, range: &Range) -> Vec<Arc<Stored>>;
-    /// The tables that contain objects, or have contained some.
-    fn tables(&self) -> Vec<Table>;
-}
-
-#[derive(Debug)]
-struct StoreState {
-    revision: u64,
-    definitions: u64,
-    tables: BTreeMap<Table, Contents>,
-    ring: Ring,
-    lineages: Lineages,
-}
 
 /// All objects of all clusters.
 pub(crate) struct Store {
@@ -113,13 +61,7 @@ impl Store {
         Arc::new(Self {
             settlers: RwLock::default(),
             writer: Mutex::default(),
-            state: RwLock::new(StoreState {
-                revision,
-                definitions: 0,
-                tables: BTreeMap::new(),
-                ring: Ring::new(options.retention, revision),
-                lineages: Lineages::default(),
-            }),
+            state: RwLock::new(StoreState::new(revision, options.retention)),
             revision: watch::Sender::new(revision),
             definitions: watch::Sender::new(0),
             doubted: Doubted::default(),
@@ -213,7 +155,7 @@ impl Store {
         let mut names = self.writer.lock();
         let (value, pending) = {
             let state = self.state.read();
-            let mut tx = Tx::new(self, &state);
+            let mut tx = Tx::new(&self.options, &state);
             let value = f(&mut tx)?;
             tx.settle(&self.settlers.read())?;
             (value, tx.finish(&mut names))
@@ -228,7 +170,7 @@ impl Store {
     ) -> Result<Outcome<T>, Status> {
         let _turn = self.writer.lock();
         let state = self.state.read();
-        let mut tx = Tx::new(self, &state);
+        let mut tx = Tx::new(&self.options, &state);
         let value = f(&mut tx)?;
         tx.settle(&self.settlers.read())?;
         Ok(tx.abandon(value))
@@ -274,54 +216,6 @@ impl Store {
             revision,
             reported,
         }
-    }
-}
-
-impl StoreState {
-    fn take_in(&mut self, change: &Change, departed: Departed) -> bool {
-        let (before, after) = (change.before.as_deref(), change.after.as_deref());
-        self.lineages.note(before, after, departed)
-    }
-
-    fn apply(&mut self, table: Table, change: Arc<Change>) -> watch::Sender<u64> {
-        self.revision = change.revision;
-        self.ring.push(table.clone(), &change);
-        let contents = self.tables.entry(table).or_insert_with(Contents::new);
-        match (&change.before, &change.after) {
-            (_, Some(after)) => contents.insert(after),
-            (Some(before), None) => contents.remove(&before.key.place),
-            (None, None) => {}
-        }
-        contents.changes.push_back(change);
-        let wake = contents.wake.clone();
-        while let Some(table) = self.ring.overflow() {
-            self.drop_oldest_change(&table);
-        }
-        wake
-    }
-
-    fn drop_oldest_change(&mut self, table: &Table) {
-        if let Some(contents) = self.tables.get_mut(table) {
-            contents.changes.pop_front();
-        }
-    }
-}
-
-impl Read for StoreState {
-    fn get(&self, key: &Key) -> Option<Arc<Stored>> {
-        let contents = self.tables.get(&key.table)?;
-        contents.get(&key.place).cloned()
-    }
-
-    fn list(&self, range: &Range) -> Vec<Arc<Stored>> {
-        match self.tables.get(&range.table) {
-            Some(contents) => contents.select(range).cloned().collect(),
-            None => Vec::new(),
-        }
-    }
-
-    fn tables(&self) -> Vec<Table> {
-        self.tables.keys().cloned().collect()
     }
 }
 

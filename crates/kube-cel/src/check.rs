@@ -6,8 +6,7 @@ use std::mem;
 use kube_lang::go_regex::GoRegex;
 
 use super::{
-    Library,
-    declarations::{self, FREE, Style},
+    declarations::{self, FREE, Library, Style},
     expr::{Bind, CARRIED, Call, Entry, Expr, Fold, Is, Position, SortBy},
     literals,
     problem::Problem,

@@ -2,7 +2,17 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use super::{Library, types::Type};
+use super::types::Type;
+
+/// The functions and macros that an expression may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Library {
+    /// Those of the language itself.
+    Standard,
+    /// Those that rules of schemas have: strings, lists, optional values, quantities and so on. What is written out and
+    /// wrong is refused, as are lists of mixed types.
+    Kubernetes,
+}
 
 /// Operators and functions called as `f(x)`.
 const GLOBAL: &str = "

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use super::{
     expr::{Bind, CARRIED, Call, Entry, Expr, Fold, Is, SortBy},
-    fault::{Answer, Fault, Meter, no_overload},
+    fault::{Fault, Meter, no_overload},
     functions,
-    value::{Text, Val},
+    value::{Answer, Text, Val},
 };
 
 pub(super) struct Evaluation<'a, 'm> {

@@ -7,8 +7,6 @@ use std::{
 
 use kube_lang::go_regex::GoRegex;
 
-use super::value::Val;
-
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// An operator may still know better: `false && <error>` is false.
@@ -16,8 +14,6 @@ pub enum Fault {
     /// There is no going on.
     Exhausted,
 }
-
-pub type Answer<'a> = Result<Val<'a>, Fault>;
 
 impl Fault {
     pub(super) fn new(message: &str) -> Self {

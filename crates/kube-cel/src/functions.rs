@@ -4,23 +4,20 @@ use std::rc::Rc;
 
 use super::{
     expr::Call,
-    fault::{Answer, Fault, Meter, no_overload},
-    libraries,
-    value::Val,
+    fault::{Fault, Meter, no_overload},
+    value::{Answer, Val},
 };
 
 mod arithmetic;
 mod convert;
+mod libraries;
 mod lists;
 mod printing;
 mod text;
 mod times;
 
-pub(super) use convert::decode;
 pub(super) use lists::sorted;
 pub(super) use printing::shown;
-pub(super) use times::Time;
-pub(super) use times::{parse_date, parse_date_time, parse_time, parse_worded_duration};
 
 /// Calls a function with its target, if it has one, as first argument.
 pub(super) fn call<'a>(call: &Call, arguments: &[Val<'a>], meter: &Meter) -> Answer<'a> {

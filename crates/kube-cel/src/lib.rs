@@ -18,30 +18,22 @@ mod macros;
 mod parse;
 mod problem;
 mod shape;
+mod time;
 mod types;
 mod value;
 
 pub use self::{
     check::Variables,
+    declarations::Library,
     escape::escape,
-    fault::{Answer, Fault, Meter},
+    fault::{Fault, Meter},
     libraries::quantity::{check_quantity, quantity_in_billionths},
     parse::with_stack,
     problem::{Problem, show},
     shape::{Content, Format, Listing, Member, Numbers, Shape},
     types::Type,
-    value::Val,
+    value::{Answer, Val},
 };
-
-/// The functions and macros that an expression may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Library {
-    /// Those of the language itself.
-    Standard,
-    /// Those that rules of schemas have: strings, lists, optional values, quantities and so on. What is written out and
-    /// wrong is refused, as are lists of mixed types.
-    Kubernetes,
-}
 
 /// An expression whose types are right.
 #[derive(Debug)]

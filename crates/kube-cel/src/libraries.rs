@@ -1,15 +1,10 @@
-//! The libraries that Kubernetes adds for rules: addresses, URLs, quantities, versions, names.
+//! Values of the libraries that Kubernetes adds for rules: addresses, URLs, quantities, versions, formats of names.
 
-use super::{
-    fault::{Answer, Fault, Meter},
-    value::Val,
-};
-
-mod names;
-mod net;
+pub(super) mod names;
+pub(super) mod net;
 pub(super) mod quantity;
-mod semver;
-mod url;
+pub(super) mod semver;
+pub(super) mod url;
 
 use self::{
     names::NamedFormat, net::Address, net::Network, quantity::Quantity, semver::Semver, url::Url,
@@ -50,25 +45,4 @@ impl Opaque {
             _ => None,
         }
     }
-}
-
-pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
-    [
-        net::call,
-        url::call,
-        quantity::call,
-        semver::call,
-        names::call,
-    ]
-    .into_iter()
-    .find_map(|library| library(name, arguments, meter))
-}
-
-fn opaque_value<'a>(opaque: Opaque) -> Val<'a> {
-    Val::Opaque(opaque.into())
-}
-
-fn answer<'a>(made: Result<Opaque, String>) -> Answer<'a> {
-    made.map(|opaque| Val::Opaque(opaque.into()))
-        .map_err(Fault::Error)
 }

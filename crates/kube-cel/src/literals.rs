@@ -6,8 +6,8 @@ use super::{
     eval,
     expr::{Call, Expr, Is},
     fault::{Fault, Meter},
-    functions,
     problem::Problem,
+    time::parse_time,
 };
 
 /// The largest cost of evaluating one constant.
@@ -90,7 +90,7 @@ fn call_of(call: &Call, problems: &mut Vec<Problem>) {
     let right = match (call.name.as_str(), &argument.is) {
         ("duration", Is::Text(text)) => parse_duration(text).is_some(),
         ("duration", Is::Int(_)) => false,
-        ("timestamp", Is::Text(text)) => functions::parse_time(text).is_some(),
+        ("timestamp", Is::Text(text)) => parse_time(text).is_some(),
         ("matches", Is::Text(_)) => call.pattern.is_some(),
         _ => true,
     };

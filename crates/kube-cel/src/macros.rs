@@ -1,7 +1,7 @@
 //! Macros: calls that expand to larger expressions, such as `l.all(x, p)`.
 
 use super::{
-    Library,
+    declarations::Library,
     expr::{Bind, Call, Entry, Expr, Fold, Is, Position, SortBy},
     problem::Problem,
 };

@@ -9,7 +9,7 @@ use cel::{
 };
 
 use super::{
-    Library,
+    declarations::Library,
     expr::{Call, Entry, Expr, Is, Position},
     macros,
     problem::Problem,

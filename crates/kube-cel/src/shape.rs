@@ -3,10 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
-    escape::{escape, is_reserved},
-    types::Type,
-};
+use super::escape::{escape, is_reserved};
 
 /// One level of what is visible.
 #[derive(Debug)]
@@ -76,24 +73,6 @@ impl Shape {
             is: Content::Any(numbers),
             nullable: true,
         }
-    }
-
-    /// The type of its values, `None` for what expressions cannot name.
-    pub fn type_of(self: &Arc<Self>) -> Option<Type> {
-        Some(match &self.is {
-            Content::Any(_) | Content::IntOrString => Type::Dyn,
-            Content::Object(_) => Type::Object(Arc::clone(self)),
-            Content::Map(values) => Type::map(Type::Text, values.type_of()?),
-            Content::List(items, _) => Type::list(items.type_of()?),
-            Content::Text(Format::Plain) => Type::Text,
-            Content::Text(Format::Bytes) => Type::Bytes,
-            Content::Text(Format::Duration) => Type::Duration,
-            Content::Text(Format::Date | Format::DateTime) => Type::Time,
-            Content::Number => Type::Double,
-            Content::Integer => Type::Int,
-            Content::Boolean => Type::Bool,
-            Content::Unknown => return None,
-        })
     }
 
     pub(super) fn member(&self, field: &str) -> Option<&Member> {

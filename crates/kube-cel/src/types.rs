@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use super::shape::Shape;
+use super::shape::{Content, Format, Shape};
 
 #[derive(Clone, Debug)]
 pub enum Type {
@@ -29,6 +29,26 @@ pub enum Type {
     Opaque(&'static str),
     /// Not known yet.
     Free(u32),
+}
+
+impl Shape {
+    /// The type of its values, `None` for what expressions cannot name.
+    pub fn type_of(self: &Arc<Self>) -> Option<Type> {
+        Some(match &self.is {
+            Content::Any(_) | Content::IntOrString => Type::Dyn,
+            Content::Object(_) => Type::Object(Arc::clone(self)),
+            Content::Map(values) => Type::map(Type::Text, values.type_of()?),
+            Content::List(items, _) => Type::list(items.type_of()?),
+            Content::Text(Format::Plain) => Type::Text,
+            Content::Text(Format::Bytes) => Type::Bytes,
+            Content::Text(Format::Duration) => Type::Duration,
+            Content::Text(Format::Date | Format::DateTime) => Type::Time,
+            Content::Number => Type::Double,
+            Content::Integer => Type::Int,
+            Content::Boolean => Type::Bool,
+            Content::Unknown => return None,
+        })
+    }
 }
 
 impl Type {

@@ -2,13 +2,14 @@
 
 use std::{cmp::Ordering, rc::Rc};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use super::{
-    fault::{Answer, Fault, Meter, no_overload},
-    functions::{self, Time},
+    fault::{Fault, Meter, no_overload},
     libraries::Opaque,
     shape::{ANY, ANY_DOUBLES, Content, Format, Listing, Numbers, Shape},
+    time::{self, Time},
 };
 
 #[derive(Clone, Debug)]
@@ -33,6 +34,9 @@ pub enum Val<'a> {
     Optional(Option<Rc<Self>>),
     Opaque(Rc<Opaque>),
 }
+
+/// The result of an evaluation.
+pub type Answer<'a> = Result<Val<'a>, Fault>;
 
 /// Text of the object or the expression, or made.
 #[derive(Clone, Debug)]
@@ -583,7 +587,7 @@ fn lists_equal(a: &Val<'_>, b: &Val<'_>, meter: &Meter) -> Result<bool, Fault> {
 fn formatted(text: &str, format: Format) -> Answer<'_> {
     Ok(match format {
         Format::Plain => Val::Text(Text::There(text)),
-        Format::Bytes => match functions::decode(text) {
+        Format::Bytes => match decode(text) {
             Some(bytes) => Val::Bytes(bytes.into()),
             None => {
                 return Err(Fault::Error(format!(
@@ -591,11 +595,11 @@ fn formatted(text: &str, format: Format) -> Answer<'_> {
                 )));
             }
         },
-        Format::Duration => match functions::parse_worded_duration(text) {
+        Format::Duration => match time::parse_worded_duration(text) {
             Some(nanos) => Val::Duration(nanos),
             None => return Err(Fault::Error(format!("Invalid duration {text}"))),
         },
-        Format::Date => match functions::parse_date(text) {
+        Format::Date => match time::parse_date(text) {
             Some(time) => Val::Time(time),
             None => {
                 return Err(Fault::Error(format!(
@@ -603,7 +607,7 @@ fn formatted(text: &str, format: Format) -> Answer<'_> {
                 )));
             }
         },
-        Format::DateTime => match functions::parse_date_time(text) {
+        Format::DateTime => match time::parse_date_time(text) {
             Some(time) => Val::Time(time),
             None => {
                 return Err(Fault::Error(format!(
@@ -612,6 +616,11 @@ fn formatted(text: &str, format: Format) -> Answer<'_> {
             }
         },
     })
+}
+
+/// Bytes as JSON carries them.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
 }
 
 /// The server's names for the types of decoded JSON.

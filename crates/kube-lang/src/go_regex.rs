@@ -8,10 +8,9 @@
 mod tests;
 mod translate;
 
-use regex::{Captures, Regex, RegexBuilder};
-use thiserror::Error;
-
+pub use self::translate::RegexError;
 use self::translate::Translator;
+use regex::{Captures, Regex, RegexBuilder};
 
 /// The longest pattern that is accepted.
 pub(crate) const MAX_PATTERN_BYTES: usize = 16 * 1024;
@@ -27,14 +26,6 @@ pub struct GoRegex {
     regex: Regex,
     /// The name of each group; the whole match comes first and has none.
     names: Vec<Option<String>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{message}")]
-pub struct RegexError {
-    /// The place in the pattern, in bytes.
-    pub offset: usize,
-    pub message: String,
 }
 
 /// The replacement would make the text longer than allowed.

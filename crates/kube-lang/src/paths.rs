@@ -6,6 +6,7 @@
 mod component;
 mod each;
 mod found;
+mod limits;
 mod modifier;
 mod pretty;
 mod query;
@@ -19,31 +20,10 @@ mod write;
 mod tests;
 
 use serde_json::Value;
-use thiserror::Error;
 
-/// The longest path that is accepted.
-pub(crate) const MAX_PATH_BYTES: usize = 4 * 1024;
-/// The largest depth of a path, counting every key, pipe and nested query.
-pub const MAX_DEPTH: usize = 160;
-/// The number of bytes that one evaluation may read, all its parts together.
-pub const MAX_WORK: usize = 32 * 1024 * 1024;
-/// The number of nulls that may fill the gap before an element written beyond the end of a list.
-pub(crate) const MAX_PADDING: usize = 10_000;
-/// The number of elements that one `[*]` path may match.
-pub(crate) const MAX_ELEMENTS: usize = 10_000;
-
-/// The kind of value that a path found, in the order of the Go library.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    #[default]
-    Null,
-    False,
-    Number,
-    String,
-    True,
-    /// An object or a list.
-    Json,
-}
+use limits::{Budget, MAX_PATH_BYTES};
+pub use limits::{MAX_DEPTH, MAX_WORK, PathError};
+pub use scan::Kind;
 
 /// The result of reading a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,34 +43,6 @@ pub enum Use {
     Delete,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PathError {
-    #[error("path cannot be empty")]
-    Empty,
-    #[error("path is longer than {MAX_PATH_BYTES} bytes")]
-    TooLong,
-    #[error(
-        "cannot delete value from a complex path: use keys and indices only, or [*] for each element"
-    )]
-    ComplexDelete,
-    #[error("cannot set array element for non-numeric key '{key}'")]
-    NotAnIndex { key: String },
-    #[error("index {index} is more than {MAX_PADDING} elements beyond the end of the list")]
-    TooFarBeyond { index: usize },
-    #[error("the value at path '{path}' cannot be replaced: the result would not be JSON")]
-    NotWritable { path: String },
-    #[error("path '{path}' has an empty key or #, *, ?, | or @: use keys only")]
-    NotKeys { path: String },
-    #[error("path '{path}' has #, *, ?, | or @ before [*]: use keys and indices there")]
-    EachOfComplex { path: String },
-    #[error("path '{path}' matches more than {MAX_ELEMENTS} elements")]
-    TooManyElements { path: String },
-    #[error("path is nested more than {MAX_DEPTH} levels deep")]
-    TooDeep,
-    #[error("evaluating the path reads more than {MAX_WORK} bytes")]
-    TooMuchWork,
-}
-
 /// Reads a document. Not finding anything is no error.
 pub fn get(doc: &Value, path: &str) -> Result<GetResult, PathError> {
     get_counted(doc, path).map(|(found, _)| found)
@@ -100,13 +52,13 @@ pub fn get(doc: &Value, path: &str) -> Result<GetResult, PathError> {
 pub fn get_counted(doc: &Value, path: &str) -> Result<(GetResult, usize), PathError> {
     check_length(path)?;
     if is_plain(path) {
-        let found = read_plain(doc, path.as_bytes()).map(GetResult::of);
+        let found = read::read_plain(doc, path.as_bytes()).map(GetResult::of);
         let found = found.unwrap_or_default();
         let looked = path.len() + found.raw.len();
         return Ok((found, looked));
     }
     let text = text::compact(doc);
-    let budget = read::Budget::default();
+    let budget = Budget::default();
     let found = read::get(&text, path.as_bytes(), &budget)?;
     Ok((GetResult::found(&found), text.len() + budget.spent()))
 }
@@ -115,7 +67,7 @@ pub fn get_counted(doc: &Value, path: &str) -> Result<(GetResult, usize), PathEr
 #[cfg(test)]
 fn get_text(json: &str, path: &str) -> Result<GetResult, PathError> {
     check_length(path)?;
-    let budget = read::Budget::default();
+    let budget = Budget::default();
     read::get(json.as_bytes(), path.as_bytes(), &budget).map(|found| GetResult::found(&found))
 }
 
@@ -260,36 +212,4 @@ pub fn is_plain(path: &str) -> bool {
         && !path
             .bytes()
             .any(|byte| matches!(byte, b'|' | b'#' | b'@' | b'*' | b'?' | b'{' | b'['))
-}
-
-/// Follows keys and indices.
-fn read_plain<'d>(doc: &'d Value, path: &[u8]) -> Option<&'d Value> {
-    let (mut node, mut rest) = (doc, path);
-    loop {
-        let step = component::ObjectStep::parse(rest);
-        let after = match step.rest {
-            component::Rest::More(after) => Some(after),
-            component::Rest::End | component::Rest::Pipe(_) => None,
-        };
-        node = match node {
-            Value::Object(members) => members.get(std::str::from_utf8(&step.key).ok()?)?,
-            Value::Array(elements) => {
-                // Lists know no escapes: the digits have to stand there as they are.
-                let part = &rest[..after.map_or(rest.len(), |after| rest.len() - after.len() - 1)];
-                let is_index = !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-                elements.get(
-                    std::str::from_utf8(part)
-                        .ok()
-                        .filter(|_| is_index)?
-                        .parse::<usize>()
-                        .ok()?,
-                )?
-            }
-            _ => return None,
-        };
-        match after {
-            Some(after) => rest = after,
-            None => return Some(node),
-        }
-    }
 }

@@ -3,19 +3,19 @@
 //! Knows how a template is compiled, bounded and rendered. Templates come from the owner's configuration, data from consumers: a value
 //! is never parsed as a template. Nothing here reads a clock, the environment, a file or the network.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
 use gotmpl::TemplateError;
 use serde_json::Value as Json;
 
-use reading::Reads;
-
 mod digests;
+mod engine;
+mod entry;
 mod functions;
 mod handlebars;
 mod integers;
+mod limits;
 mod links;
 mod lists;
 mod literals;
@@ -36,77 +36,19 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-/// The name of the main template among those that it defines.
-const NAME: &str = "(template)";
+pub use engine::{CompileError, Engine};
+pub use limits::MAX_WORK;
+
+use engine::NAME;
+use limits::{Bounded, WORK};
+use reading::Reads;
+
 /// The longest template that is compiled.
 const MAX_SOURCE: usize = 64 << 10;
-/// The longest text that is rendered, and the longest a function returns.
-const MAX_OUTPUT: usize = 1 << 20;
 /// The iterations of all `range` of one rendering together.
 const MAX_ITERATIONS: u64 = 100_000;
-/// The work of one rendering, in parts of the template that are gone through, calls, and units of 64 bytes or one element. A unit is a
-/// microsecond or less.
-pub const MAX_WORK: u64 = 250_000;
 /// The number of bytes of data that are converted for one unit of work.
 const BYTES_PER_UNIT: usize = 64;
-
-thread_local! {
-    /// The remaining work of the rendering that runs on this thread; `None` once it is used up. Functions are shared
-    /// between renderings and have no other place to count.
-    static WORK: Cell<Option<u64>> = const { Cell::new(None) };
-}
-
-/// The language of a template, and its escaping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    /// `text/template`: nothing is escaped.
-    Go,
-    /// `html/template`: values are escaped by where they stand.
-    GoHtml,
-    /// Handlebars, strict, nothing escaped.
-    Handlebars,
-}
-
-/// The reason why a template does not compile.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("template:{line}:{column}: {message}{}", .hint.as_deref().map(|h| format!("; {h}")).unwrap_or_default())]
-pub struct CompileError {
-    /// From 1; 1 if the engine does not tell.
-    pub line: usize,
-    /// In bytes, from 1.
-    pub column: usize,
-    /// The byte in the text.
-    pub offset: usize,
-    pub message: String,
-    /// The remedy, for the author of the template.
-    pub hint: Option<String>,
-}
-
-impl CompileError {
-    fn at(text: &str, offset: usize, message: impl Into<String>, hint: Option<&str>) -> Self {
-        let before = &text.as_bytes()[..offset.min(text.len())];
-        let start = before
-            .iter()
-            .rposition(|b| *b == b'\n')
-            .map_or(0, |at| at + 1);
-        Self {
-            line: before.split(|b| *b == b'\n').count(),
-            column: before.len() - start + 1,
-            offset: before.len(),
-            message: message.into(),
-            hint: hint.map(str::to_owned),
-        }
-    }
-
-    fn at_line(text: &str, line: usize, column: usize, message: String) -> Self {
-        let start: usize = text
-            .split_inclusive('\n')
-            .take(line.saturating_sub(1))
-            .map(str::len)
-            .sum();
-        Self::at(text, start + column.saturating_sub(1), message, None)
-    }
-}
 
 /// The reason why a compiled template cannot be rendered with its data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -288,19 +230,6 @@ fn compile_error(text: &str, error: &TemplateError) -> CompileError {
     }
 }
 
-/// Text that does not grow beyond the limit.
-struct Bounded(String);
-
-impl fmt::Write for Bounded {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        if self.0.len() + s.len() > MAX_OUTPUT {
-            return Err(fmt::Error);
-        }
-        self.0.push_str(s);
-        Ok(())
-    }
-}
-
 /// Does something on this thread with so much work for functions of templates; what is left of it, if anything.
 fn within<T>(most: u64, run: impl FnOnce() -> T) -> (T, Option<u64>) {
     WORK.set(Some(most));
@@ -319,14 +248,4 @@ fn counted(
     let left = left.ok_or(RenderError::TooMuchWork)?;
     let text = rendered.map_err(RenderError::Failed)?;
     Ok((text, most - left))
-}
-
-/// Counts work of the running rendering.
-fn spend(units: u64) -> Result<(), String> {
-    let left = WORK.get().and_then(|left| left.checked_sub(units));
-    WORK.set(left);
-    match left {
-        Some(_) => Ok(()),
-        None => Err("the template does too much work".to_owned()),
-    }
 }

@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{
     field::FieldError,
     names::{NameRule, Scope},
-    schema::Schema,
 };
 
 mod check;
@@ -18,6 +17,9 @@ mod resource_schema;
 mod tests;
 pub mod tidy;
 mod version;
+
+pub use read::{Column, Names};
+pub use version::Version;
 
 /// A custom resource, ready to be served.
 #[derive(Clone, Debug)]
@@ -32,16 +34,6 @@ pub struct Definition {
     pub conversion: Conversion,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
-    pub plural: String,
-    pub singular: String,
-    pub kind: String,
-    pub list_kind: String,
-    pub short_names: Vec<String>,
-    pub categories: Vec<String>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {
     /// Only `apiVersion` changes.
@@ -50,53 +42,7 @@ pub enum Conversion {
     Webhook,
 }
 
-#[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own in the definition"
-)]
-pub struct Version {
-    pub name: String,
-    pub served: bool,
-    pub storage: bool,
-    pub deprecated: bool,
-    pub deprecation_warning: Option<String>,
-    pub schema: Schema,
-    /// The schema as written, for documents that describe the API.
-    pub schema_document: Value,
-    /// True if there is a status subresource.
-    pub status: bool,
-    /// The scale subresource as written.
-    pub scale: Option<Value>,
-    /// Paths such as `.spec.color` by which objects can be selected.
-    pub selectable_fields: Vec<String>,
-    pub columns: Vec<Column>,
-}
-
-/// A column of a table, as `additionalPrinterColumns` has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
-    pub name: String,
-    pub kind: String,
-    pub format: String,
-    pub description: String,
-    pub priority: i64,
-    pub json_path: String,
-}
-
 impl Definition {
-    /// Reads a whole `CustomResourceDefinition` (`apiextensions.k8s.io/v1`) to which [`default_crd`] has been applied.
-    /// The errors are those of the server's 422.
-    pub fn from_crd(crd: &Value) -> Result<Self, Vec<FieldError>> {
-        check::crd(crd)
-    }
-
-    /// Reads a whole `APIResourceSchema` (`apis.kcp.io/v1alpha1`) to which [`default_resource_schema`] has been
-    /// applied. kcp answers its errors with 403.
-    pub fn from_resource_schema(schema: &Value) -> Result<Self, Vec<FieldError>> {
-        resource_schema::read(schema)
-    }
-
     /// The version that objects are stored in.
     pub fn storage_version(&self) -> Option<&Version> {
         self.versions.iter().find(|version| version.storage)

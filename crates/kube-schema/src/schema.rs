@@ -7,9 +7,6 @@
 //! Recursion is bounded: a schema has at most [`MAX_DEPTH`] levels and no references. An object is followed only as
 //! deep as its schema, or as its parser allows.
 
-use std::collections::BTreeMap;
-
-use kube_lang::go_regex::GoRegex;
 use serde_json::{Map, Value};
 
 use super::field::{ErrorKind, FieldError, Path};
@@ -18,7 +15,9 @@ mod compile;
 mod defaults;
 mod embedded;
 mod formats;
+mod keywords;
 mod lists;
+mod node;
 mod numbers;
 mod openapi;
 mod prune;
@@ -30,129 +29,16 @@ mod structural;
 mod tests;
 mod validate;
 
-/// The maximum depth of a schema; the JSON parser has a similar limit.
-pub const MAX_DEPTH: usize = 100;
+pub use shape::MAX_DEPTH;
 
-/// The maximum number of errors that are reported for an object.
-const MAX_ERRORS: usize = 500;
+use node::SchemaNode;
+use validate::MAX_ERRORS;
 
 /// A compiled structural schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
     root: SchemaNode,
     rules: Option<rules::Rules>,
-}
-
-/// The types of values that a schema can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
-    Array,
-    Boolean,
-    Integer,
-    Number,
-    Object,
-    String,
-}
-
-impl Type {
-    const ALL: [(&'static str, Self); 6] = [
-        ("array", Self::Array),
-        ("boolean", Self::Boolean),
-        ("integer", Self::Integer),
-        ("number", Self::Number),
-        ("object", Self::Object),
-        ("string", Self::String),
-    ];
-
-    fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, t)| *t)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Array => "array",
-            Self::Boolean => "boolean",
-            Self::Integer => "integer",
-            Self::Number => "number",
-            Self::Object => "object",
-            Self::String => "string",
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Additional {
-    Anything,
-    Nothing,
-    Schema(Box<SchemaNode>),
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum ListType {
-    #[default]
-    Atomic,
-    Set,
-    Map(Vec<String>),
-}
-
-/// One level of a schema.
-#[derive(Clone, Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a keyword of its own"
-)]
-struct SchemaNode {
-    /// Empty for any type; two types for an int-or-string.
-    types: Vec<Type>,
-    format: Option<formats::Format>,
-    nullable: bool,
-    preserve: bool,
-    embedded: bool,
-    default: Option<Value>,
-    properties: BTreeMap<String, Self>,
-    additional: Option<Additional>,
-    items: Option<Box<Self>>,
-    list: ListType,
-    required: Vec<String>,
-    allowed: Vec<Value>,
-    min_length: Option<i64>,
-    max_length: Option<i64>,
-    pattern: Option<GoRegex>,
-    min_items: Option<i64>,
-    max_items: Option<i64>,
-    unique_items: bool,
-    min_properties: Option<i64>,
-    max_properties: Option<i64>,
-    numbers: numbers::Bounds,
-    all_of: Vec<Self>,
-    any_of: Vec<Self>,
-    one_of: Vec<Self>,
-    not: Option<Box<Self>>,
-    /// Whether it, or a part of it, is embedded.
-    has_embedded: bool,
-    /// Whether it is a list that is not atomic, or contains one.
-    has_lists: bool,
-}
-
-impl SchemaNode {
-    /// The schemas of members and items.
-    fn members(&self) -> impl Iterator<Item = &Self> {
-        let additional = match &self.additional {
-            Some(Additional::Schema(node)) => Some(&**node),
-            _ => None,
-        };
-        let items = self.items.as_deref();
-        self.properties.values().chain(additional).chain(items)
-    }
-
-    /// The schema of a member of an object.
-    fn member(&self, name: &str) -> Option<&Self> {
-        match (self.properties.get(name), &self.additional) {
-            (Some(node), _) => Some(node),
-            (None, Some(Additional::Schema(node))) => Some(node),
-            (None, _) => None,
-        }
-    }
 }
 
 /// Whether strings of this format are checked.
@@ -290,35 +176,4 @@ fn keeps_rules_from_being_checked(error: &FieldError) -> bool {
             | ErrorKind::TooMany
             | ErrorKind::TypeInvalid
     )
-}
-
-/// A string member of a raw schema, empty if it is missing.
-fn text<'a>(schema: &'a Value, keyword: &str) -> &'a str {
-    schema.get(keyword).and_then(Value::as_str).unwrap_or("")
-}
-
-fn flag(schema: &Value, keyword: &str) -> bool {
-    schema.get(keyword) == Some(&Value::Bool(true))
-}
-
-/// A list member of a raw schema, empty if it is missing.
-fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
-    schema
-        .get(keyword)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
-}
-
-/// A member that is present and not null.
-fn keyword_value<'a>(schema: &'a Value, keyword: &str) -> Option<&'a Value> {
-    schema.get(keyword).filter(|v| !v.is_null())
-}
-
-fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .map(|(name, schema)| (name.as_str(), schema))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 
-use crate::publish::compiled::Problem;
+use crate::publish::problem::Problem;
 use crate::publish::types::PublishedResourceSpec;
 use kube_schema::field::{ErrorKind, FieldError};
 use kube_schema::schema::Schema;

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::Output;
 use super::sheet::{self, Cause, SheetHead, line};
+use crate::cli::output::Output;
 use crate::explain::is_of_kind;
 use crate::publish::agent::consumer::{ConsumerAnswer, ConsumerFinding, WorkspaceView};
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};

@@ -2,12 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::Findings;
-use super::report::{due_json, known_reason, reason_json};
+use super::report::{Attempts, due_json, known_reason, reason_json};
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{Explained, Leader, ResourceProblem};
 use crate::publish::drift;
 use hawser_sync::Reason;
+
+/// The content of the output.
+pub(super) struct Findings {
+    pub(super) explained: Vec<Explained>,
+    /// What the running agent knows of these objects.
+    pub(super) attempts: Attempts,
+    /// `None` if only the page shows that an agent runs.
+    pub(super) leader: Option<Leader>,
+    pub(super) problems: Vec<ResourceProblem>,
+    /// The warning that another agent was probably meant.
+    pub(super) other_agents: Option<String>,
+}
 
 pub(super) fn machine(findings: &Findings) -> Value {
     let with_attempts = |(number, explained): (usize, &Explained)| {
@@ -43,7 +54,7 @@ pub(super) fn machine(findings: &Findings) -> Value {
 }
 
 /// An object, and what the agent would do about it.
-pub(in crate::cli) fn as_json(explained: &Explained) -> Value {
+pub(crate) fn as_json(explained: &Explained) -> Value {
     with_reason(explained, &explained.reason())
 }
 

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Output;
 use super::report::{
     Attempts, OutOfSync, by_reason, due_json, due_writes, known_reason, reason_json, verdict,
 };
 use super::sheet::{self, line};
 use crate::cli::mirror::MirrorArgs;
+use crate::cli::output::Output;
 use crate::cli::progress::shown;
 use crate::explain::progress::ObjectProgress;
 use crate::mirror::advice::advice;

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Output;
 use crate::cli::manifest::{self, ManifestError};
+use crate::cli::output::Output;
 use hawser_placement::admission::check_rules;
 use hawser_placement::hash::policy_hash;
 use hawser_placement::hub::placement::latest_policy;

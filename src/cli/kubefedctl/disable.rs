@@ -9,9 +9,10 @@ use hawser_federation::kubefedctl::disable::{DisableError, Flags, Line, check};
 use hawser_federation::kubefedctl::federate::default_type;
 use hawser_federation::types::type_config::{ApiResource, FederatedTypeConfigSpec};
 
+use super::console::{CtlError, print, trying};
 use super::enable::has_instances;
+use super::flags::{ControlFlags, given};
 use super::server::{Server, core, definition};
-use super::{ControlFlags, CtlError, given, print, trying};
 use crate::cli::agent::parse_bool;
 
 /// The time in which the control plane has to stop propagation.

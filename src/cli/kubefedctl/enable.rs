@@ -7,8 +7,9 @@ use hawser_federation::kubefedctl::enable::{EnableError, Enabled, WriteOutcome, 
 use hawser_federation::kubefedctl::yaml;
 use hawser_federation::types::type_config::EnableTypeDirectiveSpec;
 
+use super::console::{CtlError, print, read, said, trying};
+use super::flags::{ControlFlags, given};
 use super::server::{Server, all_of, core, definition, is_absent};
-use super::{ControlFlags, CtlError, given, print, read, said, trying};
 
 /// Enable a type: its objects can be federated, and are propagated.
 #[derive(Debug, Args)]

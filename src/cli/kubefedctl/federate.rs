@@ -16,8 +16,10 @@ use hawser_federation::types::type_config::{
 };
 use hawser_runtime::cluster::connection::RequestError;
 
+use super::console::{CtlError, print, read, said, tell, trying};
+use super::enable;
+use super::flags::{ControlFlags, given};
 use super::server::{Server, all_of, find_type, is_absent};
-use super::{ControlFlags, CtlError, enable, given, print, read, said, tell};
 use crate::cli::agent::parse_bool;
 
 /// The time in which a new definition has to be served.
@@ -243,7 +245,7 @@ async fn of_namespace(
     let listed = match host.items(all_of(api, Some(namespace))).await {
         // Listed in discovery, but not in fact, as types without a list verb in one version.
         Err(error) if matches!(error.code(), Some(404 | 405)) => Vec::new(),
-        listed => listed.map_err(super::trying(format!(
+        listed => listed.map_err(trying(format!(
             "Error listing {} in namespace {namespace:?}",
             api.qualified_name()
         )))?,

@@ -7,15 +7,16 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 
-use hawser_federation::kubefedctl::join::{Join, JoinError};
+use hawser_federation::kubefedctl::join::{Join, JoinError, host_name};
 use hawser_federation::placement::Scope;
 use hawser_federation::types::type_config::plural_of;
 use hawser_runtime::cluster::wire::collection;
 use kube_lang::go_text::parse_duration;
 use kube_lang::object::Gvk;
 
+use super::console::{CtlError, tell, trying};
+use super::flags::{ControlFlags, given};
 use super::server::{Server, core, exists};
-use super::{ClusterFlags, CtlError, given, tell, trying};
 use crate::cli::agent::parse_bool;
 
 /// The time in which a member has to create a token.
@@ -55,6 +56,61 @@ pub(super) struct JoinArgs {
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "true")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     error_on_existing: bool,
+}
+
+/// The cluster that joins or leaves.
+#[derive(Debug, Args)]
+pub(super) struct ClusterFlags {
+    /// Name of the cluster
+    #[arg(value_name = "CLUSTER")]
+    pub(super) names: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) control: ControlFlags,
+
+    /// Context of the cluster [default: its name]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(super) cluster_context: String,
+
+    /// Name of the host cluster in names of accounts, the same for join and unjoin [default: its context]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(super) host_cluster_name: String,
+}
+
+impl ClusterFlags {
+    /// Checks the names. Returns the host and the join; its scope is for commands that create objects.
+    pub(super) fn begin(&self) -> Result<(Server, Join), CtlError> {
+        let name = self.names.first().map(String::as_str);
+        let flag = given(&self.host_cluster_name);
+        host_name(name, flag, "")?;
+        let host = Server::host(&self.control.host)?;
+        let join = Join {
+            cluster: self.name().to_owned(),
+            host: host_name(name, flag, &host.context)?.to_owned(),
+            namespace: self.control.kubefed_namespace.clone(),
+            scope: Scope::Cluster,
+        };
+        Ok((host, join))
+    }
+
+    pub(super) fn member(&self) -> Result<Server, CtlError> {
+        let context = given(&self.cluster_context).unwrap_or(self.name());
+        Server::of(&self.control.host, Some(context))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
 }
 
 /// The kind, namespace and name of an object as its path.

@@ -5,8 +5,9 @@ use kube_lang::object::Object;
 
 use hawser_federation::kubefedctl::orphaning::{Orphaning, check, patch, status, warning};
 
+use super::console::{CtlError, print, trying};
+use super::flags::{HostFlags, given};
 use super::server::{Server, all_of};
-use super::{CtlError, HostFlags, given, print, trying};
 use crate::cli::agent::parse_bool;
 
 /// Keep copies when their federated object is deleted, or delete them with it.

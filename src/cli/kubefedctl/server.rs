@@ -16,7 +16,8 @@ use hawser_runtime::cluster::config::{Environment, Lookup, Source};
 use hawser_runtime::cluster::connection::{Call, Connection, Limits, RequestError};
 use hawser_runtime::cluster::wire::collection;
 
-use super::{CtlError, HostFlags, given, tell, trying};
+use super::console::{CtlError, tell, trying};
+use super::flags::{HostFlags, given};
 
 pub(super) struct Server {
     connection: Connection,

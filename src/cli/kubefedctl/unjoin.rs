@@ -9,9 +9,9 @@ use hawser_federation::types::MANAGED;
 use hawser_federation::types::type_config::{ApiResource, FederatedTypeConfigSpec, NAMESPACES};
 use hawser_runtime::cluster::wire::collection;
 
-use super::join::{path_of, scope};
+use super::console::{CtlError, said, tell, trying};
+use super::join::{ClusterFlags, path_of, scope};
 use super::server::{Server, all_of, core, is_absent};
-use super::{ClusterFlags, CtlError, said, tell, trying};
 use crate::cli::agent::parse_bool;
 
 /// Remove a cluster from a federation.

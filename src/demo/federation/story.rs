@@ -4,17 +4,20 @@ use std::cell::Cell;
 
 use serde_json::{Value, json};
 
-use super::MEMBERS;
 use crate::demo::DemoError;
-use crate::demo::example::{manifest as example, manifests, name};
+use crate::demo::example::{manifest as example, manifests};
 use crate::demo::files::Files;
 use crate::demo::nodes::Nodes;
 use crate::demo::place::Place;
+use crate::demo::place::name;
 use hawser_federation::check::STATUS;
 use hawser_federation::types::federated::{TargetSchema, definition};
 use hawser_federation::types::manifest;
 use hawser_federation::types::type_config::ApiResource;
 use kcp_playground::Playground;
+
+/// The members of the demonstration.
+pub(super) const MEMBERS: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
 
 pub(super) const SYSTEM: &str = "kube-federation-system";
 

@@ -4,13 +4,16 @@ use hawser_placement::types::definitions::definitions;
 use kcp_playground::Playground;
 use serde_json::{Value, json};
 
-use super::MEMBERS;
 use crate::demo::DemoError;
-use crate::demo::example::{manifest, manifests, name};
+use crate::demo::example::{manifest, manifests};
 use crate::demo::files::Files;
 use crate::demo::nodes::Nodes;
 use crate::demo::place::Place;
+use crate::demo::place::name;
 use crate::placement::member::pushed;
+
+/// The members of the demonstration.
+pub(super) const MEMBERS: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
 
 /// The namespace of the Secrets.
 pub(super) const SYSTEM: &str = "fleet-system";

@@ -7,29 +7,13 @@ use std::time::Duration;
 
 use http::{Method, Uri};
 
-use super::traces::Traces;
+use super::traces::{Location, Traces};
 use hawser_runtime::controller::telemetry::OutOfSyncGauges;
 use hawser_runtime::overview::recent::Recent;
 use hawser_runtime::process::metrics::system;
 use hawser_runtime::process::metrics::text::{
     Counter, Gauge, Histogram, MetricFamily, Name, Number,
 };
-
-/// The cluster of a call, with cr-syncer's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Location {
-    Local,
-    Remote,
-}
-
-impl Location {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Remote => "remote",
-        }
-    }
-}
 
 /// The side of an event, or of the work because of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::link::Link;
-use super::numbers::{Location, MirrorMetrics};
+use super::numbers::MirrorMetrics;
+use super::traces::Location;
 use crate::mirror::definition::Plane;
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, Observer, WriteGuard};
 

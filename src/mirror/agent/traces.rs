@@ -8,8 +8,6 @@ use http::Method;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::numbers::Location;
-
 /// The number of calls of a kind that are kept, and of failed ones.
 const KEPT: usize = 10;
 /// The bounds of the durations that calls are sorted by.
@@ -21,6 +19,22 @@ const BOUNDS: [Duration; 6] = [
     Duration::from_secs(10),
     Duration::from_secs(100),
 ];
+
+/// The cluster of a call, with cr-syncer's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    Local,
+    Remote,
+}
+
+impl Location {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+        }
+    }
+}
 
 /// The recorded calls.
 #[derive(Default)]

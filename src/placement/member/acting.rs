@@ -8,25 +8,13 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use hawser_runtime::cluster::connection::Connection;
-use hawser_runtime::cluster::events::Recorder;
 use hawser_runtime::cluster::queue::QueueState;
 use hawser_runtime::controller::lifecycle;
 
-use super::applier::{Applier, WORKERS};
+use super::applier::{Applier, Shared, WORKERS};
 use super::membership::Membership;
 use super::numbers::MemberMetrics;
-use super::options::MemberRules;
 use super::sides::{MemberAccess, MemberSides};
-
-/// The parts that all members of a process share.
-#[derive(Clone)]
-pub struct Shared {
-    pub hub: Connection,
-    pub rules: MemberRules,
-    pub numbers: Arc<MemberMetrics>,
-    pub recorder: Recorder,
-}
 
 /// The members that the process acts for, by their names.
 #[derive(Clone, Default)]

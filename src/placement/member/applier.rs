@@ -13,18 +13,17 @@ use tokio::time::timeout;
 use hawser_placement::apply::compare;
 use hawser_placement::names::{PARENT_NAMESPACE, PARENT_PLACEMENT};
 use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Table};
+use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::events::Recorder;
 use hawser_runtime::cluster::feed::{EventHandler, Pace};
-use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_runtime::cluster::wire::GuardedClient;
-use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
+use hawser_runtime::controller::{SharedWatch, WatchRegistry, work};
 use hawser_sync::{Key, Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 
-use super::acting::Shared;
 use super::numbers::MemberMetrics;
 use super::options::MemberRules;
-use super::pass::WorkPass;
 use super::sides::{APPLIED_WORK, MemberSides, WORK};
 
 /// The number of Works of a member that are processed concurrently.
@@ -142,6 +141,15 @@ impl EventHandler for WorkEvents {
 
 /// The result of an apply: the manifest by its hash, and the content of the object.
 type LeftContent = (String, u64);
+
+/// The parts that all members of a process share.
+#[derive(Clone)]
+pub struct Shared {
+    pub hub: Connection,
+    pub rules: MemberRules,
+    pub numbers: Arc<MemberMetrics>,
+    pub recorder: Recorder,
+}
 
 /// The queue of Works and the watches of placed objects.
 pub struct Applier {
@@ -327,18 +335,6 @@ fn fingerprint(object: &Value) -> u64 {
     hasher.finish()
 }
 
-impl Reconciler for Applier {
-    type Key = Arc<str>;
-
-    async fn reconcile(self: &Arc<Self>, work: &Work<Arc<str>>) -> Outcome {
-        WorkPass::new(self, &work.key).run().await
-    }
-
-    fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
-        self.numbers.metrics.worked("work", waited, took, outcome);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::iter;
@@ -357,6 +353,8 @@ mod tests {
 
     use super::super::sides::MemberAccess;
     use super::*;
+    use hawser_runtime::cluster::queue::Outcome;
+    use hawser_runtime::controller::Reconciler as _;
 
     fn work_of(name: &str, placement: &str) -> Value {
         json!({

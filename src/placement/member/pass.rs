@@ -29,8 +29,9 @@ use hawser_placement::types::work::{
     AppliedResource, AppliedWork, ManifestCondition, Work, WorkResourceIdentifier, WorkSpec,
     WorkStatus,
 };
-use hawser_runtime::cluster::queue::Outcome;
+use hawser_runtime::cluster::queue::{self, Outcome};
 use hawser_runtime::cluster::troubles::without_quotes;
+use hawser_runtime::controller::Reconciler;
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -150,6 +151,18 @@ impl From<Finding> for SettledManifest {
             uid: None,
             is_retried,
         }
+    }
+}
+
+impl Reconciler for Applier {
+    type Key = Arc<str>;
+
+    async fn reconcile(self: &Arc<Self>, work: &queue::Work<Arc<str>>) -> Outcome {
+        WorkPass::new(self, &work.key).run().await
+    }
+
+    fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
+        self.numbers.metrics.worked("work", waited, took, outcome);
     }
 }
 

@@ -15,7 +15,8 @@ use hawser_runtime::errors::chain;
 use hawser_runtime::process::lease::{Fence, LeaseOptions, elect};
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 
-use super::acting::{RunningMembers, Shared};
+use super::acting::RunningMembers;
+use super::applier::Shared;
 use super::numbers::MemberMetrics;
 use super::options::{HubConfigError, MemberOptions, MemberSelection};
 use super::pushed;

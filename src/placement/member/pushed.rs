@@ -18,7 +18,8 @@ use hawser_runtime::errors::chain;
 use hawser_sync::Side;
 use kube_lang::object::{Gvk, Object};
 
-use super::acting::{RunningMembers, Shared};
+use super::acting::RunningMembers;
+use super::applier::Shared;
 use super::sides::MemberAccess;
 
 /// The label of the Secret with the name of the member.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::sync;
 use tokio::time::Instant;
 
+use super::bindings::has_bound;
 use super::workspaces::Workspaces;
 use hawser_runtime::cluster::connection::{
     Call, CallError, Connection, REQUEST_TIMEOUT, RequestError,
@@ -179,13 +180,6 @@ fn bind(bindings: &[BindingPhase]) -> bool {
         return lasting.any(|one| one.has_bound);
     }
     lasting.next().is_some()
-}
-
-/// Whether a binding has ever bound the API. kcp never takes that back.
-pub(super) fn has_bound(binding: &Value) -> bool {
-    let conditions = binding["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 fn is_in_deletion(object: &Value) -> bool {

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 /// The state of one binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
@@ -118,6 +120,13 @@ impl Bindings {
 fn unbind(bindings: &HashMap<Arc<str>, Binding>) -> bool {
     let has = |state| bindings.values().any(|binding| *binding == state);
     has(Binding::Leaving) && !has(Binding::Ready)
+}
+
+/// Whether a binding has ever bound the API. kcp never takes that back.
+pub(super) fn has_bound(binding: &Value) -> bool {
+    let conditions = binding["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 #[cfg(test)]

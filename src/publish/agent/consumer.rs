@@ -103,8 +103,8 @@ impl ConsumerFinding {
 impl WorkspaceView {
     /// What a consumer may know of the object.
     pub fn explain(&self, now: Timestamp) -> ConsumerAnswer {
-        let events = self.events();
-        let latest = self.latest(&events, now);
+        let events = told::about(&self.object, self.events.as_deref().unwrap_or_default());
+        let latest = LatestResult::among(&events, self.last_change(), now);
         let latest = latest.as_ref();
         let report = GenerationReport::of(&self.object);
         let report = report.as_ref();

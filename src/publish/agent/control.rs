@@ -7,7 +7,8 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::dispatch::{ControlEvent, Dispatch};
 use super::export::WatchedExport;
-use super::publishing::{Publishing, crd_kind, published_resource_kind};
+use super::feeds::{crd_kind, published_resource_kind};
+use super::publishing::Publishing;
 use super::startup::Located;
 use super::workspaces::{WorkspaceChange, Workspaces};
 use crate::publish::related::binding_kind;

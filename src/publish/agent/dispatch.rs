@@ -8,11 +8,12 @@ use parking_lot::RwLock;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::passes::WORKERS;
-use super::publication::{Publication, SERVICE, SubjectId};
+use super::feeds::SERVICE;
+use super::publication::Publication;
 use super::related::RelatedShared;
 use super::router::ResourceNames;
 use super::share::Share;
+use super::subject::SubjectId;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, SourceId, Table};
 use hawser_runtime::cluster::feed::EventHandler;
@@ -20,6 +21,9 @@ use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_runtime::controller::Subjects;
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::Gvk;
+
+/// The number of concurrent passes. Most of them wait for an answer.
+pub const WORKERS: usize = 64;
 
 /// An event of a control object.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::passes::ObjectPass;
-use super::publication::{Publication, SubjectId};
+use super::publication::Publication;
+use super::subject::SubjectId;
 use crate::publish::drift;
 use crate::publish::rules::PRIMARY;
 use hawser_runtime::cluster::connection::Guard;

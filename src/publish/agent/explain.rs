@@ -3,13 +3,13 @@
 //! An [`Explainer`] fills the caches and compiles the rules like a standby, then tries the agent's passes: it sends
 //! reads, and each write as a dry run, so that a server's refusal becomes the reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -20,15 +20,15 @@ use super::numbers::AgentMetrics;
 use super::options::AgentOptions;
 use super::passes::Passes;
 use super::place::{PlaceError, cached_other_agents, check_place, first_of};
-use super::plan;
 use super::process::{Agent, AgentError, Connections};
-use super::publication::{Publication, SubjectId};
+use super::publication::Publication;
 use super::share::Share;
 use super::startup::{StartError, in_workspace, locate};
+use super::subject::SubjectId;
 use super::trial::{DriftFinding, Trials};
 use crate::explain::is_of_kind;
 use crate::explain::progress::ObjectProgress;
-use crate::publish::marks::{self, Remote};
+use crate::publish::marks::{self, LAST_APPLIED, Remote};
 use hawser_runtime::cluster::connection::{Call, RequestError};
 use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::{collection, segment};
@@ -170,7 +170,7 @@ impl Explainer {
         if !changed.is_empty() {
             let listed = timeout(PATIENCE, agent.control_listed()).await;
             listed.map_err(|_| ExplainError::Unlisted("PublishedResources".to_owned()))?;
-            agent.publishing.plan(plan::stand_ins(&agent, changed)?);
+            agent.publishing.plan(stand_ins(&agent, changed)?);
         }
         let publishing = tokio::spawn(Arc::clone(&agent.publishing).work());
         let passes = agent.passes(&events::line(Timestamp::now).0);
@@ -454,6 +454,66 @@ fn unseen(agent: &Agent) -> String {
         return "a server is slow".to_owned();
     }
     unseen.join("; ")
+}
+
+/// The changed published resources as they would be stored.
+fn stand_ins(
+    agent: &Agent,
+    changed: &[Value],
+) -> Result<BTreeMap<Arc<str>, Arc<Object>>, ExplainError> {
+    let publishing = &agent.publishing;
+    let mut planned = BTreeMap::new();
+    for document in changed {
+        let name = document["metadata"]["name"].as_str().unwrap_or_default();
+        let stored = publishing.stored(name);
+        let object = Object::new(as_stored(document, stored.as_deref()))
+            .map_err(|error| ExplainError::Unreadable(name.to_owned(), error.to_string()))?;
+        if !publishing.selected(&object) {
+            return Err(ExplainError::NotSelected(name.to_owned()));
+        }
+        planned.insert(name.into(), Arc::new(object));
+    }
+    Ok(planned)
+}
+
+/// A document as it would be stored with the mode `Sync`.
+fn as_stored(document: &Value, stored: Option<&Object>) -> Value {
+    let mut document = document.clone();
+    if let Some(spec) = document["spec"].as_object_mut() {
+        spec.remove("mode");
+    }
+    let Some(stored) = stored else {
+        let mut new = document.clone();
+        let name = &document["metadata"]["name"];
+        new["metadata"]["uid"] = json!(format!("planned-{}", name.as_str().unwrap_or_default()));
+        new["metadata"]["generation"] = json!(1);
+        new["metadata"]["creationTimestamp"] = json!(Timestamp::now().to_string());
+        return new;
+    };
+    let mut changed = stored.as_value().clone();
+    let applied = stored.annotation(LAST_APPLIED);
+    let applied: Value = applied
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let pairs = |document: &Value, field: &str| {
+        let pairs = document["metadata"][field].as_object();
+        pairs.cloned().unwrap_or_default()
+    };
+    for field in ["labels", "annotations"] {
+        let mut merged = pairs(&changed, field);
+        // As `kubectl apply` does.
+        for key in pairs(&applied, field).keys() {
+            merged.remove(key);
+        }
+        merged.extend(pairs(&document, field));
+        changed["metadata"][field] = merged.into();
+    }
+    if changed["spec"] != document["spec"] {
+        changed["spec"] = document["spec"].clone();
+        let generation = changed["metadata"]["generation"].as_i64();
+        changed["metadata"]["generation"] = json!(generation.unwrap_or_default() + 1);
+    }
+    changed
 }
 
 #[cfg(test)]

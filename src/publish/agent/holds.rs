@@ -3,19 +3,13 @@
 //! remembered for a time, because the note of a replica that has released it no longer tells of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::warn;
 
-use super::approvals;
-use super::publishing::Publishing;
 use hawser_runtime::controller::HeldDeletions;
-use kube_lang::object::Gvk;
 
 /// The time for which holds of a shard are remembered after a replica has last told of them: as long as those of an
 /// earlier process.
@@ -23,16 +17,16 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// The held deletions of one published resource in one replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct HeldNote {
-    count: usize,
-    why: String,
-    ids: String,
+pub(super) struct HeldNote {
+    pub(super) count: usize,
+    pub(super) why: String,
+    pub(super) ids: String,
     /// The shards of the workspaces whose objects are held.
-    shards: BTreeSet<usize>,
+    pub(super) shards: BTreeSet<usize>,
 }
 
 /// By the uid of the published resource.
-type HeldNotes = BTreeMap<String, HeldNote>;
+pub(super) type HeldNotes = BTreeMap<String, HeldNote>;
 
 /// The holds of other replicas, and those that this replica has left with a shard.
 #[derive(Debug, Default)]
@@ -62,7 +56,7 @@ impl KnownHolds {
 
 impl OtherHolds {
     /// Stores the notes of all other replicas that are there; returns whether any differs.
-    fn hear(&self, notes: &BTreeMap<String, String>) -> bool {
+    pub(super) fn hear(&self, notes: &BTreeMap<String, String>) -> bool {
         let read = notes.iter().map(|(identity, text)| {
             // Of another version, perhaps.
             let notes: HeldNotes = serde_json::from_str(text).unwrap_or_default();
@@ -80,7 +74,7 @@ impl OtherHolds {
     }
 
     /// Remembers holds of this replica, before it leaves a shard.
-    fn leave(&self, own: &HeldNotes) {
+    pub(super) fn leave(&self, own: &HeldNotes) {
         self.0.lock().remember(own, Instant::now());
     }
 
@@ -105,7 +99,7 @@ impl OtherHolds {
     }
 
     /// The holds for a published resource that there were on a shard.
-    fn of_shard(&self, uid: &str, shard: usize) -> BTreeSet<String> {
+    pub(super) fn of_shard(&self, uid: &str, shard: usize) -> BTreeSet<String> {
         let now = Instant::now();
         let known = self.0.lock();
         let notes = known.there.values().filter_map(|notes| notes.get(uid));
@@ -116,100 +110,6 @@ impl OtherHolds {
         });
         let left = left.map(|((.., id), _)| &**id);
         held.chain(left).map(str::to_owned).collect()
-    }
-}
-
-impl Publishing {
-    /// Tells others of the deletions that this replica holds, and hears of theirs.
-    pub async fn exchange_holds(
-        self: Arc<Self>,
-        told: watch::Sender<String>,
-        mut heard: watch::Receiver<BTreeMap<String, String>>,
-    ) {
-        let mut owners = self.owners.subscribe();
-        let mut before = HeldNotes::new();
-        loop {
-            let changed = tokio::select! {
-                changed = owners.changed() => changed,
-                changed = heard.changed() => changed,
-            };
-            if changed.is_err() {
-                return;
-            }
-            let notes = heard.borrow_and_update().clone();
-            if self.others.hear(&notes) {
-                self.report_all();
-            }
-            let held = self.own_holds();
-            for (uid, note) in held.iter().filter(|(uid, _)| !before.contains_key(*uid)) {
-                let publication = self.dispatch.publication(uid);
-                let name = publication.as_ref().map_or("", |one| &one.plan.name);
-                let (count, ids) = (note.count, &note.ids);
-                warn!(
-                    publishedresource = name,
-                    count, ids, "deletions of copies are held: {}", note.why
-                );
-            }
-            let text = serde_json::to_string(&held).unwrap_or_default();
-            told.send_if_modified(|told| {
-                let differs = *told != text;
-                *told = text;
-                differs
-            });
-            before = held;
-        }
-    }
-
-    fn own_holds(&self) -> HeldNotes {
-        let running = self.dispatch.running();
-        let held = running.iter().filter_map(|(uid, publication)| {
-            let kind = &publication.local_kind;
-            let held = self.brakes.held(kind)?;
-            let tenants = self.brakes.held_tenants(kind);
-            let shards = tenants
-                .iter()
-                .filter_map(|cluster| self.dispatch.share.shard(cluster));
-            let note = HeldNote {
-                count: held.count,
-                why: held.why,
-                ids: held.ids,
-                shards: shards.collect(),
-            };
-            (note.count > 0).then(|| (uid.to_string(), note))
-        });
-        held.collect()
-    }
-
-    /// Goes on holding the deletions that were held in a shard.
-    pub fn resume_holds(&self, shard: usize) {
-        for (uid, publication) in &*self.dispatch.running() {
-            let kind = &publication.local_kind;
-            for id in self.others.of_shard(uid, shard) {
-                let share = self.dispatch.share.clone();
-                let is_meant = move |cluster: &str| share.shard(cluster) == Some(shard);
-                self.brakes.resume_for(kind, &id, is_meant);
-            }
-            // Of those that are remembered, some may have been approved.
-            if let Some(published) = self.switch.selected(&publication.plan.name) {
-                approvals::apply(&self.brakes, kind, &published);
-            }
-        }
-    }
-
-    /// Another replica may work on a shard: its deletions are held there.
-    pub fn leave_holds(&self, shard: usize) {
-        let mut own = self.own_holds();
-        for note in own.values_mut() {
-            note.shards.retain(|held| *held == shard);
-        }
-        self.others.leave(&own);
-        let share = &self.dispatch.share;
-        let is_meant = |cluster: &str| share.shard(cluster) == Some(shard);
-        let running = self.dispatch.running();
-        let kinds: BTreeSet<&Arc<Gvk>> = running.values().map(|one| &one.local_kind).collect();
-        for kind in kinds {
-            self.brakes.leave(kind, is_meant);
-        }
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::planning::plans_only;
 use super::publication::Publication;
 use super::publishing::{Publishing, ResourceRecord};
-use super::schemas::Manifest;
-use crate::publish::compiled::Problem;
+use super::schemas::{Manifest, plans_only};
 use crate::publish::naming::LocalScope;
+use crate::publish::problem::Problem;
 use crate::publish::publishers::Publisher;
 use crate::publish::related::PublishedKind;
 use kube_lang::object::Object;

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
+use super::dispatch;
 use super::numbers::AgentMetrics;
-use super::passes;
+use super::passes::CONTROLLER;
 use super::publishing::{self, Publishing};
 use hawser_runtime::cluster::events::{Counts, Recorder};
 use hawser_runtime::controller::telemetry::CacheGauges;
 use hawser_runtime::process::metrics::EventFate;
 
-/// The name of the controller in metrics, as in api-syncagent.
-pub const CONTROLLER: &str = "syncagent-sync";
 /// The interval of metrics that are polled.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -37,7 +36,7 @@ pub fn watch_numbers(
         loop {
             ticks.tick().await;
             let passes = publishing.dispatch.subjects.queue.state();
-            metrics.queue(CONTROLLER, passes::WORKERS, passes);
+            metrics.queue(CONTROLLER, dispatch::WORKERS, passes);
             let looks = publishing.queue.state();
             metrics.queue(publishing::CONTROLLER, publishing::WORKERS, looks);
             let gone = caches.take(metrics, &publishing.cache, |side| {

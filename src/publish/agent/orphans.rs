@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::feeds::secret_kind;
 use super::options::AgentOptions;
 use super::place::{PlaceError, check_place, first_of, other_agents};
 use super::process::{AgentError, Connections};
-use super::publication::secret_kind;
 use super::schemas::{Manifest, PUBLISHED_RESOURCES};
 use super::startup::SLICES;
 use super::workspaces::{CLUSTER_ANNOTATION, endpoint_urls};

@@ -6,11 +6,13 @@ use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 use super::conditions::untrue;
+use super::dispatch::WORKERS;
+use super::feeds::logical_cluster_kind;
 use super::options::AgentOptions;
-use super::passes::WORKERS;
-use super::publication::{Publication, SubjectId, logical_cluster_kind};
+use super::publication::Publication;
 use super::publishing::Publishing;
 use super::share::Share;
+use super::subject::SubjectId;
 use crate::publish::advice::advice;
 use hawser_runtime::controller::Unsettled;
 use hawser_runtime::overview::site::{ObjectPath, OverviewSource};

@@ -12,15 +12,15 @@ use tracing::{debug, info, warn};
 use super::binding_reader::{BindingReader, BindingState};
 use super::dispatch::Dispatch;
 use super::events::Announcer;
+use super::feeds::logical_cluster_kind;
 use super::numbers::AgentMetrics;
-use super::observing::CONTROLLER;
-use super::pausing::PauseNotes;
-use super::publication::{Publication, SubjectId, logical_cluster_kind};
+use super::publication::Publication;
 use super::related::{Presence, RelatedShared};
-use super::retraction::DeletionState;
 use super::share::ShareWork;
+use super::subject::SubjectId;
 use super::workspaces::Workspaces;
 use crate::publish::marks;
+use crate::publish::pause::PauseProblem;
 use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use hawser_runtime::cluster::cache::{Cache, Change};
@@ -40,8 +40,8 @@ use hawser_sync::{
 };
 use kube_lang::object::{Gvk, Object};
 
-/// The number of concurrent passes. Most of them wait for an answer.
-pub const WORKERS: usize = 64;
+/// The name of the controller in metrics, as in api-syncagent.
+pub const CONTROLLER: &str = "syncagent-sync";
 
 /// An object whose tree has this many bytes is evaluated on a separate thread.
 const LARGE: usize = 256 << 10;
@@ -106,6 +106,27 @@ impl Passes {
             publication,
         })
     }
+}
+
+/// The state that the requests of a round follow from.
+#[derive(Clone, Copy, Default)]
+pub struct DeletionState {
+    /// The published object is in deletion.
+    pub retracts: bool,
+    /// Copies stay.
+    pub keeps: bool,
+    /// The version of the published object, if that is in deletion. Related objects may have been deleted later, so
+    /// their versions are not used.
+    pub version: Option<u64>,
+}
+
+/// The consumer's pause, as a round read it.
+#[derive(Default)]
+pub struct PauseNotes {
+    /// The reason why the annotations of the object are not a pause.
+    pub problem: Option<PauseProblem>,
+    /// Related originals, and their copies, whose deletion the pause may no longer hold.
+    pub(super) overdue: Vec<Key>,
 }
 
 /// A pass over one object.

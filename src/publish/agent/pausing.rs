@@ -2,21 +2,13 @@
 
 use jiff::Timestamp;
 
-use super::passes::ObjectPass;
-use super::publication::{Publication, SubjectId};
+use super::passes::{ObjectPass, PauseNotes};
+use super::publication::Publication;
+use super::subject::SubjectId;
 use crate::publish::pause::{Pause, PauseProblem, WriteDirection, is_overdue};
 use hawser_runtime::controller::Withheld;
 use hawser_sync::{Failure, Found, Key, Link, Request, Scope, Seen, Store as _, Target, View};
 use kube_lang::object::Object;
-
-/// The consumer's pause, as a round read it.
-#[derive(Default)]
-pub struct PauseNotes {
-    /// The reason why the annotations of the object are not a pause.
-    pub problem: Option<PauseProblem>,
-    /// Related originals, and their copies, whose deletion the pause may no longer hold.
-    overdue: Vec<Key>,
-}
 
 impl ObjectPass {
     /// Notes the consumer's pause, as a round over these links read it.

@@ -6,20 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::explain::{ExplainError, Explainer, Selection, TOGETHER};
 use super::explained::{DueWrite, Explained};
 use super::export::WatchedExport;
 use super::inactive::Inactive;
-use super::process::{Agent, LOOK_ROUND};
+use super::process::LOOK_ROUND;
 use super::publication::Publication;
 use super::publishing::Publishing;
 use crate::explain::progress::ObjectProgress;
 use crate::publish::export::{ExportedResource, merge};
-use crate::publish::marks::LAST_APPLIED;
 use crate::publish::ready::{Facts, SchemaFact};
 use hawser_sync::reason::Class;
 use hawser_sync::{Seen, Store as _};
@@ -84,66 +81,6 @@ pub struct WriteCounts {
     pub refused: usize,
 }
 
-/// The changed published resources as they would be stored.
-pub(super) fn stand_ins(
-    agent: &Agent,
-    changed: &[Value],
-) -> Result<BTreeMap<Arc<str>, Arc<Object>>, ExplainError> {
-    let publishing = &agent.publishing;
-    let mut planned = BTreeMap::new();
-    for document in changed {
-        let name = document["metadata"]["name"].as_str().unwrap_or_default();
-        let stored = publishing.stored(name);
-        let object = Object::new(as_stored(document, stored.as_deref()))
-            .map_err(|error| ExplainError::Unreadable(name.to_owned(), error.to_string()))?;
-        if !publishing.selected(&object) {
-            return Err(ExplainError::NotSelected(name.to_owned()));
-        }
-        planned.insert(name.into(), Arc::new(object));
-    }
-    Ok(planned)
-}
-
-/// A document as it would be stored with the mode `Sync`.
-fn as_stored(document: &Value, stored: Option<&Object>) -> Value {
-    let mut document = document.clone();
-    if let Some(spec) = document["spec"].as_object_mut() {
-        spec.remove("mode");
-    }
-    let Some(stored) = stored else {
-        let mut new = document.clone();
-        let name = &document["metadata"]["name"];
-        new["metadata"]["uid"] = json!(format!("planned-{}", name.as_str().unwrap_or_default()));
-        new["metadata"]["generation"] = json!(1);
-        new["metadata"]["creationTimestamp"] = json!(Timestamp::now().to_string());
-        return new;
-    };
-    let mut changed = stored.as_value().clone();
-    let applied = stored.annotation(LAST_APPLIED);
-    let applied: Value = applied
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    let pairs = |document: &Value, field: &str| {
-        let pairs = document["metadata"][field].as_object();
-        pairs.cloned().unwrap_or_default()
-    };
-    for field in ["labels", "annotations"] {
-        let mut merged = pairs(&changed, field);
-        // As `kubectl apply` does.
-        for key in pairs(&applied, field).keys() {
-            merged.remove(key);
-        }
-        merged.extend(pairs(&document, field));
-        changed["metadata"][field] = merged.into();
-    }
-    if changed["spec"] != document["spec"] {
-        changed["spec"] = document["spec"].clone();
-        let generation = changed["metadata"]["generation"].as_i64();
-        changed["metadata"]["generation"] = json!(generation.unwrap_or_default() + 1);
-    }
-    changed
-}
-
 impl Publishing {
     /// Replaces the stored published resources of the same names.
     pub(super) fn plan(&self, planned: BTreeMap<Arc<str>, Arc<Object>>) {
@@ -175,7 +112,7 @@ impl Publishing {
         all.filter(|object| self.selected(object)).collect()
     }
 
-    fn stored(&self, name: &str) -> Option<Arc<Object>> {
+    pub(super) fn stored(&self, name: &str) -> Option<Arc<Object>> {
         let key = self.published.table().scope("").key(None, name);
         match self.cache.get(&key) {
             Seen::Present(object) => Some(object),

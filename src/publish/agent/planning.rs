@@ -20,16 +20,15 @@ use super::plan::{ExportChange, LISTED};
 use super::publication::Publication;
 use super::publishing::{Publishing, ResourceRecord};
 use super::router::PublishRouter;
-use super::schemas::Manifest;
+use super::schemas::plans_only;
 use super::trial::Trials;
 use crate::publish::claims::Needs;
-use crate::publish::compiled::Problem;
 use crate::publish::export::ExportedResource;
+use crate::publish::problem::Problem;
 use crate::publish::ready::{PlanFact, SchemaFact};
 use crate::publish::types::PlanStatus;
 use hawser_runtime::controller::caught;
 use hawser_sync::Seen;
-use kube_lang::object::Object;
 
 /// The interval for checking whether there is something to plan.
 const LOOK: Duration = Duration::from_millis(500);
@@ -218,12 +217,6 @@ impl ResourceRecord {
             publication: self.running.clone(),
         })
     }
-}
-
-/// Whether a published resource asks for nothing but a plan.
-pub(super) fn plans_only(object: &Object) -> bool {
-    let manifest = Manifest::read(object.as_value());
-    manifest.is_ok_and(|manifest| manifest.spec.plans_only())
 }
 
 impl Publishing {

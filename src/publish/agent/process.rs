@@ -22,13 +22,13 @@ use super::control::{ControlLoop, control_kinds, export_kind, named, slice_kind}
 use super::dispatch::Dispatch;
 use super::events::Announcer;
 use super::export::{self, ExportChannels, ExportStatus, Exporter, Member, Members};
+use super::feeds::{SERVICE, crd_kind, local_feed, published_resource_kind};
 use super::holds::OtherHolds;
 use super::numbers::AgentMetrics;
 use super::options::{AgentOptions, Controller, LeaderElection};
 use super::overview::AgentOverview;
 use super::passes::Passes;
-use super::publication::{SERVICE, local_feed};
-use super::publishing::{Publishing, crd_kind, published_resource_kind};
+use super::publishing::Publishing;
 use super::review::Reviewers;
 use super::router::{PublishRouter, ResourceNames};
 use super::schemas::{CrdPrint, SchemaMode, Schemas};

@@ -1,56 +1,30 @@
 //! One running published resource: its rules, its feeds, and notes about its objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::related::RelatedState;
+use super::feeds::{local_feed, logical_cluster_kind, namespace_kind, secret_kind};
+use super::related::state::RelatedState;
 use super::share::Share;
+use super::subject::SubjectId;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::pause::Pause;
-use crate::publish::rules::{SECRET, Sides};
+use crate::publish::rules::Sides;
 use crate::publish::synced::LastReport;
 use hawser_runtime::cluster::brake::CopyCounts;
 use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage, SourceId, Table};
 use hawser_runtime::cluster::connection::Connection;
-use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
-use hawser_runtime::cluster::queue::QueueKey;
-use hawser_runtime::controller::{CopyIndex, SharedWatch, WatchRegistry, WatchSpec};
+use hawser_runtime::controller::{CopyIndex, SharedWatch, WatchRegistry};
 use hawser_sync::{Answer, Drift, Failure, Key, KeyParts, Request, Seen, Side, Store as _};
 use kube_lang::object::{Gvk, Object};
-
-/// An object of a workspace under a published resource: the subject of passes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SubjectId {
-    /// The uid of the published resource.
-    pub publication: Arc<str>,
-    pub cluster: Arc<str>,
-    pub namespace: Option<Arc<str>>,
-    pub name: Arc<str>,
-}
-
-impl SubjectId {
-    pub fn remote(&self) -> Remote {
-        Remote {
-            cluster: self.cluster.to_string(),
-            namespace: self.namespace.as_deref().map(str::to_owned),
-            name: self.name.to_string(),
-        }
-    }
-}
-
-impl QueueKey for SubjectId {
-    fn tenant(&self) -> &Arc<str> {
-        &self.cluster
-    }
-}
 
 /// The number of copies that are examined without a break.
 const TOGETHER: usize = 256;
@@ -60,9 +34,6 @@ const UNWATCHED_AFTER: Duration = Duration::from_secs(10);
 
 /// The time for which the number of this replica's objects is taken as known.
 const COUNTED: Duration = Duration::from_secs(1);
-
-/// The source of the service cluster in the cache: there is one cluster only.
-pub const SERVICE: &str = "service";
 
 /// The input of a publication.
 pub struct Plan {
@@ -139,53 +110,6 @@ impl PublicationState {
     /// The watch of the objects of an endpoint.
     fn objects(&self, source: &SourceId) -> Option<&Arc<SharedWatch>> {
         self.remote.get(source)?.first()
-    }
-}
-
-static CONFIG_MAP: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "ConfigMap").into());
-static NAMESPACE: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Namespace").into());
-static LOGICAL_CLUSTER: LazyLock<Arc<Gvk>> =
-    LazyLock::new(|| Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster").into());
-
-pub fn secret_kind() -> Arc<Gvk> {
-    Arc::clone(&SECRET)
-}
-
-pub fn config_map_kind() -> Arc<Gvk> {
-    Arc::clone(&CONFIG_MAP)
-}
-
-pub fn namespace_kind() -> Arc<Gvk> {
-    Arc::clone(&NAMESPACE)
-}
-
-pub fn logical_cluster_kind() -> Arc<Gvk> {
-    Arc::clone(&LOGICAL_CLUSTER)
-}
-
-/// A feed of the service cluster.
-pub fn local_feed(
-    service: &Connection,
-    side: &Side,
-    kind: &Arc<Gvk>,
-    resource: &str,
-    coverage: Coverage,
-) -> WatchSpec {
-    let label = coverage.labelled.as_deref();
-    let selection = Selection {
-        connection: service.clone(),
-        resource: resource.into(),
-        namespace: coverage.namespace.clone(),
-        query: label.map(|label| format!("labelSelector={}", label.replace('/', "%2F"))),
-        clusters: Clusters::One("".into()),
-        content: Content::Whole,
-    };
-    WatchSpec {
-        side: side.clone(),
-        kind: Arc::clone(kind),
-        source: SERVICE.into(),
-        coverage,
-        selection,
     }
 }
 

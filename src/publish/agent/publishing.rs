@@ -17,20 +17,21 @@ use super::approvals::{self, HELD};
 use super::conditions::Conditions;
 use super::dispatch::Dispatch;
 use super::export::{ExportStatus, Member, Members, Progress};
+use super::feeds::published_resource_kind;
 use super::holds::OtherHolds;
 use super::notices::{self, Notice};
 use super::options::{AgentOptions, Controller};
-use super::planning::plans_only;
 use super::publication::{Plan, Publication};
 use super::router::ResourceNames;
 use super::schemas::{
-    CrdPrint, Manifest, RetryPolicy, SchemaError, SchemaMode, Schemas, Settled, Watched,
+    CrdPrint, Manifest, RetryPolicy, SchemaError, SchemaMode, Schemas, Settled, Watched, plans_only,
 };
 use super::switch::Switch;
 use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
-use crate::publish::compiled::{AgentIdentity, Compiled, Problem};
+use crate::publish::compiled::{AgentIdentity, Compiled};
 use crate::publish::pause::Pause;
+use crate::publish::problem::Problem;
 use crate::publish::publishers::Publisher;
 use crate::publish::ready::{Facts, PlanFact, SchemaFact, SynchronizationFact};
 use crate::publish::rules::Sides;
@@ -43,8 +44,11 @@ use hawser_runtime::controller::{
 };
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Seen, Store as _};
-use kube_lang::object::{Gvk, Object};
+use kube_lang::object::Object;
+
 mod elsewhere;
+mod holding;
+mod related;
 
 /// The number of published resources that are reconciled concurrently.
 pub const WORKERS: usize = 8;
@@ -57,22 +61,6 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 
 /// The interval for checking whether kinds that cannot be listed are still needed, and why they cannot.
 const LISTED: Duration = Duration::from_millis(500);
-
-pub fn published_resource_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new(
-        "syncagent.kcp.io",
-        "v1alpha1",
-        "PublishedResource",
-    ))
-}
-
-pub fn crd_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new(
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-    ))
-}
 
 /// The controller of published resources.
 pub struct Publishing {

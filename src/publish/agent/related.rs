@@ -3,38 +3,35 @@
 //! One watch for each kind and side serves all published resources. If a kind cannot be watched, the subjects that
 //! depend on it are queued again every few seconds instead.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::time::Instant;
-use tracing::{info, warn};
 
-use super::publication::{Publication, SubjectId, local_feed, namespace_kind, secret_kind};
-use super::publishing::Publishing;
+use super::feeds::{namespace_kind, secret_kind};
+use super::publication::Publication;
 use super::router::ResourceNames;
 use super::share::Share;
+use super::subject::SubjectId;
 use super::workspaces::Endpoint;
-use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{
     self, AlwaysQuiet, ClaimIndex, ClaimOwner, Kinds, PublishedKind, Quiet, RelatedContext,
-    RelatedEnds, RelatedKind, TypeName,
+    RelatedEnds, TypeName,
 };
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
-use hawser_runtime::cluster::cache::{Change, ChangeType, Coverage, SourceId};
+use hawser_runtime::cluster::cache::{Change, ChangeType};
 use hawser_runtime::cluster::connection::Connection;
-use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
-use hawser_runtime::controller::{ReverseIndex, SharedWatch, WatchRegistry, WatchSpec};
+use hawser_runtime::controller::WatchRegistry;
 use hawser_sync::Question;
 use hawser_sync::{FingerprintSource, Key, Report, Scope};
 use kube_lang::object::{Gvk, Object};
 
 mod quiet;
+pub(super) mod state;
 
 use quiet::QuietTracker;
 
@@ -171,187 +168,11 @@ fn claim_owner(secret: &Object, remote: &Remote) -> ClaimOwner {
     }
 }
 
-type ByKind = HashMap<Arc<Gvk>, Arc<SharedWatch>>;
-
-/// The known related objects of one published resource.
-pub(super) struct RelatedState {
-    kinds: Arc<Kinds>,
-    /// The watches of the service cluster, and of each endpoint.
-    local: ByKind,
-    remote: HashMap<SourceId, ByKind>,
-    /// The reverse index: the subjects that read an object.
-    pub(super) index: ReverseIndex<SubjectId>,
-    /// Set when passes no longer wait for kinds that are not served.
-    begun: bool,
-    /// Incremented whenever passes would have another result although no object has changed.
-    edition: u64,
-    /// The time since which the definition of a type may not be served as it is.
-    defined: Option<Instant>,
-    /// The time of the last discovery of the workspaces' types.
-    asked: Instant,
-}
-
-/// Makes editions unique within the process.
-static NEXT_EDITION: AtomicU64 = AtomicU64::new(0);
-
 /// Whether an object of a workspace still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     There,
     Gone,
-}
-
-/// The time for which passes wait for the discovery of kinds after a published resource starts.
-const MAX_WAIT: Duration = Duration::from_secs(3);
-/// The interval at which kinds without a watch are polled.
-const FIRST: Duration = Duration::from_secs(1);
-const LAST: Duration = Duration::from_secs(10);
-/// The time for which types are discovered again after a definition has changed, because serving lags behind.
-const SETTLING: Duration = Duration::from_secs(10);
-/// The interval of the discovery of workspaces' types: changes by other exports cause no event.
-const OUTDATED: Duration = Duration::from_secs(30);
-
-/// The byte budget for bodies that have not been read, for each kind and source. Most Secrets of a cluster are
-/// unrelated, and consumers may have any number of them.
-const IDLE: usize = 16 << 20;
-
-fn candidates() -> Coverage {
-    Coverage {
-        idle: Some(IDLE),
-        ..Coverage::default()
-    }
-}
-
-impl RelatedState {
-    pub(super) fn new(compiled: &Compiled) -> Self {
-        let mut state = Self {
-            kinds: Arc::default(),
-            local: ByKind::new(),
-            remote: HashMap::new(),
-            index: ReverseIndex::default(),
-            begun: false,
-            edition: NEXT_EDITION.fetch_add(1 << 32, Ordering::Relaxed),
-            defined: None,
-            asked: Instant::now(),
-        };
-        state.begun = state.unknown(compiled).is_empty();
-        state
-    }
-
-    /// The fingerprint of the inputs of passes beside objects.
-    pub(super) fn edition(&self) -> u64 {
-        self.edition
-    }
-
-    /// Known types that may have changed.
-    fn outdated(&mut self, compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
-        self.defined = self.defined.filter(|since| since.elapsed() < SETTLING);
-        let settling = self.defined.is_some();
-        let remote = settling || self.asked.elapsed() >= OUTDATED;
-        if remote {
-            self.asked = Instant::now();
-        }
-        let mut all = types(compiled);
-        all.retain(|(side, name)| {
-            let due = match side {
-                Origin::Service => settling,
-                Origin::Kcp => remote,
-            };
-            due && !name.group.is_empty() && self.kinds.get(*side, name).is_some()
-        });
-        all
-    }
-
-    /// Types that no side has served yet.
-    fn unknown(&self, compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
-        let mut all = types(compiled);
-        all.retain(|(side, name)| self.kinds.get(*side, name).is_none());
-        all
-    }
-
-    /// The watches that one side needs: kinds, with their names in paths.
-    fn wanted(&self, compiled: &Compiled, side: Origin) -> Vec<(Arc<Gvk>, String)> {
-        let mut wanted = Vec::new();
-        for entry in compiled.related() {
-            let name = match side {
-                Origin::Service => entry.on_service(),
-                Origin::Kcp => entry.in_workspaces(),
-            };
-            if let Some(known) = self.kinds.get(side, name) {
-                wanted.push((Arc::clone(&known.kind), name.resource.clone()));
-            }
-            // Namespaces of the service cluster are always watched.
-            if side == Origin::Kcp && entry.origin == Origin::Kcp && entry.selects_namespaces() {
-                wanted.push((namespace_kind(), "namespaces".to_owned()));
-            }
-        }
-        wanted
-    }
-
-    /// Watches all known kinds on the service cluster.
-    fn watch_local(
-        &mut self,
-        sides: &Sides,
-        compiled: &Compiled,
-        service: &Connection,
-        watches: &WatchRegistry,
-    ) {
-        for (kind, resource) in self.wanted(compiled, Origin::Service) {
-            self.local.entry(Arc::clone(&kind)).or_insert_with(|| {
-                let side = &sides.service;
-                watches.watch(local_feed(service, side, &kind, &resource, candidates()))
-            });
-        }
-    }
-
-    /// Watches all known kinds at exactly these endpoints.
-    pub(super) fn watch_remote(
-        &mut self,
-        sides: &Sides,
-        compiled: &Compiled,
-        endpoints: &[Endpoint],
-        watches: &WatchRegistry,
-    ) {
-        let wanted = self.wanted(compiled, Origin::Kcp);
-        self.remote
-            .retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
-        for endpoint in endpoints {
-            let watched = self.remote.entry(Arc::clone(&endpoint.url)).or_default();
-            for (kind, resource) in &wanted {
-                watched.entry(Arc::clone(kind)).or_insert_with(|| {
-                    let wanted = endpoint.wanted(sides, kind, resource);
-                    watches.watch(WatchSpec {
-                        coverage: candidates(),
-                        ..wanted
-                    })
-                });
-            }
-        }
-    }
-
-    /// Whether everything that can be known is known. Kinds without a watch are read live.
-    pub(super) fn has_synced(&self, source: &SourceId) -> bool {
-        let settled = |watch: &Arc<SharedWatch>| {
-            let health = watch.health();
-            health.complete || health.problem.is_some()
-        };
-        let remote = self.remote.get(source);
-        self.begun
-            && self.local.values().all(settled)
-            && remote.is_none_or(|watches| watches.values().all(settled))
-    }
-
-    /// Whether passes need objects of this kind at an endpoint.
-    pub(super) fn watches_at(&self, source: &SourceId, kind: &Arc<Gvk>) -> bool {
-        let remote = self.remote.get(source);
-        remote.is_some_and(|watches| watches.contains_key(kind))
-    }
-
-    /// All current watches.
-    pub(super) fn watches(&self) -> impl Iterator<Item = &Arc<SharedWatch>> {
-        let remote = self.remote.values().flat_map(HashMap::values);
-        self.local.values().chain(remote)
-    }
 }
 
 /// The related objects of a publication.
@@ -489,7 +310,7 @@ impl Publication {
     }
 
     /// The subjects that refer to objects without a watch.
-    fn dependents_on_unwatched(&self) -> HashSet<SubjectId> {
+    pub(super) fn dependents_on_unwatched(&self) -> HashSet<SubjectId> {
         let state = self.state.read();
         let watches = state.related.watches();
         let unwatched = watches.filter(|watch| !watch.is_complete());
@@ -497,177 +318,5 @@ impl Publication {
         unwatched
             .flat_map(|watch| index.dependents_on_kind(watch.table().side(), watch.table().kind()))
             .collect()
-    }
-}
-
-impl Publishing {
-    /// Discovers the related kinds of a publication. Queues its subjects whenever more is known, and at intervals while
-    /// not everything is watched. Ends with the publication.
-    pub async fn follow_related(self: Arc<Self>, publication: Arc<Publication>) {
-        if publication.compiled().related().is_empty() {
-            return;
-        }
-        let began = Instant::now();
-        let mut wait = FIRST / 4;
-        let mut told = BTreeSet::new();
-        let mut watched = false;
-        let mut seen = HashSet::new();
-        while !publication.is_stopped() {
-            let learned = self.learn_related(&publication, &mut told).await;
-            let all = {
-                let related = &mut publication.state.write().related;
-                let unknown = !related.unknown(publication.compiled()).is_empty();
-                related.begun |= !unknown || began.elapsed() >= MAX_WAIT;
-                !unknown && related.watches().all(|watch| watch.is_complete())
-            };
-            let all = all && !self.workspaces.endpoints().is_empty();
-            if learned || all != watched {
-                wait = FIRST / 4;
-            }
-            // A kind that is watched at all present endpoints is not watched at a new one.
-            if learned || !(all && watched) {
-                // Later passes read the objects of kinds without a watch again.
-                for watch in publication.state.read().related.watches() {
-                    watch.table().forget_answers();
-                }
-            }
-            let again = learned || all != watched;
-            // A watch that fails for the first time counts as settled, and no event reports that.
-            let synced: HashSet<_> = publication.synced_endpoints().into_iter().collect();
-            for source in synced
-                .iter()
-                .filter(|source| again || !seen.contains(*source))
-            {
-                self.dispatch.initial(&publication, source, None);
-            }
-            seen = synced;
-            if !again && !all {
-                let asking = publication.dependents_on_unwatched();
-                for id in asking {
-                    self.dispatch.look_at(id);
-                }
-            }
-            watched = all;
-            tokio::select! {
-                () = tokio::time::sleep(wait) => wait = (wait * 2).min(LAST),
-                () = publication.redefined.notified() => wait = FIRST / 4,
-            }
-            if publication.state.read().related.defined.is_some() {
-                wait = wait.min(FIRST);
-            }
-        }
-    }
-
-    /// Every subject of a publication that can be queued.
-    pub(super) fn again(&self, publication: &Publication) {
-        for source in publication.synced_endpoints() {
-            self.dispatch.initial(publication, &source, None);
-        }
-    }
-
-    async fn learn_related(
-        &self,
-        publication: &Publication,
-        told: &mut BTreeSet<(Origin, TypeName)>,
-    ) -> bool {
-        let compiled = publication.compiled();
-        let mut learned = false;
-        let (unknown, outdated) = {
-            let related = &mut publication.state.write().related;
-            (related.unknown(compiled), related.outdated(compiled))
-        };
-        for (side, name) in unknown.into_iter().chain(outdated) {
-            let known = publication.related_kinds().get(side, &name).cloned();
-            if known.is_some() && side == Origin::Service {
-                self.schemas.discovery.invalidate(&name.group);
-            }
-            match self.find_related(side, &name).await {
-                Ok(Some(kind)) => {
-                    let kind = related_kind(&kind, &name);
-                    if known.as_ref() == Some(&kind) {
-                        continue;
-                    }
-                    let at = match side {
-                        Origin::Kcp => &self.sides.kcp,
-                        Origin::Service => &self.sides.service,
-                    };
-                    self.names.register(at, &kind.kind, &name.resource);
-                    let news = if known.is_none() {
-                        "was found"
-                    } else {
-                        "has changed"
-                    };
-                    info!(publishedresource = %publication.plan.name, kind = %kind.kind, side = %at, namespaced = kind.namespaced, status = kind.status, "a related kind {news}");
-                    let related = &mut publication.state.write().related;
-                    Arc::make_mut(&mut related.kinds).learn(side, name, kind);
-                    related.edition += 1;
-                    learned = true;
-                }
-                // A type that is no longer served keeps its last known kind. It may be served again, or its objects are
-                // gone with it.
-                Ok(None) | Err(_) if known.is_some() => {}
-                Ok(None) | Err(_) => {
-                    if told.insert((side, name.clone())) {
-                        let TypeName {
-                            group,
-                            version,
-                            resource,
-                        } = &name;
-                        warn!(publishedresource = %publication.plan.name, group, version, resource, ?side, "a related kind is not served yet");
-                    }
-                }
-            }
-        }
-        if learned {
-            let endpoints = self.workspaces.endpoints();
-            publication.watch_related(&self.service, &endpoints, &self.watches);
-        }
-        learned
-    }
-
-    async fn find_related(
-        &self,
-        side: Origin,
-        name: &TypeName,
-    ) -> Result<Option<Kind>, DiscoveryError> {
-        let TypeName {
-            group,
-            version,
-            resource,
-        } = name;
-        if side == Origin::Service {
-            let discovery = &self.schemas.discovery;
-            return discovery.resource(group, version, resource).await;
-        }
-        let mut answer = Ok(None);
-        for endpoint in self.workspaces.endpoints() {
-            let discovery = Discovery::new(endpoint.everywhere());
-            answer = discovery.resource(group, version, resource).await;
-            if matches!(answer, Ok(Some(_))) {
-                break;
-            }
-        }
-        answer
-    }
-}
-
-/// Every type that entries lead to, on each side.
-fn types(compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
-    let entries = compiled.related().iter();
-    let types = entries.flat_map(|entry| {
-        [
-            (Origin::Service, entry.on_service().clone()),
-            (Origin::Kcp, entry.in_workspaces().clone()),
-        ]
-    });
-    types.collect()
-}
-
-fn related_kind(kind: &Kind, name: &TypeName) -> RelatedKind {
-    let mut versions = kind.versions.iter();
-    RelatedKind {
-        kind: Arc::new(Gvk::new(&name.group, &name.version, &kind.kind)),
-        namespaced: kind.namespaced,
-        status: versions.any(|version| version.name == name.version && version.status),
     }
 }

@@ -11,14 +11,15 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::explain::{ExplainError, Explainer};
+use super::feeds::{published_resource_kind, secret_kind};
 use super::inactive::{Inactive, synchronizes};
 use super::options::AgentOptions;
 use super::orphans::{OrphansError, list, object};
 use super::plan::{LISTED, listed};
 use super::process::{AgentError, Connections};
-use super::publication::{Publication, SubjectId, secret_kind};
-use super::publishing::published_resource_kind;
+use super::publication::Publication;
 use super::schemas::PUBLISHED_RESOURCES;
+use super::subject::SubjectId;
 use crate::publish::compiled::AgentIdentity;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
@@ -34,8 +35,6 @@ use kube_lang::object::Object;
 
 mod checks;
 mod finding;
-
-use checks::enabled;
 
 /// How often an object that changes meanwhile is read.
 const ATTEMPTS: usize = 5;
@@ -505,4 +504,12 @@ fn held_originals(state: &Object) -> BTreeMap<ObjectClaim, RelatedEnds> {
 fn path(key: &Key, resource: &str) -> String {
     let all = collection(&key.kind, key.namespace.as_deref(), resource);
     format!("{all}/{}", segment(&key.name))
+}
+
+/// The published resource with synchronization enabled, so that its filters and objects are known.
+fn enabled(mut published: Value) -> Value {
+    if let Some(spec) = published["spec"].as_object_mut() {
+        spec.remove("synchronization");
+    }
+    published
 }

@@ -5,23 +5,11 @@
 //! of originals are part of their subject.
 
 use super::binding_reader::BindingState;
-use super::passes::ObjectPass;
-use super::publication::secret_kind;
+use super::feeds::secret_kind;
+use super::passes::{DeletionState, ObjectPass};
 use hawser_runtime::cluster::cache::version;
 use hawser_sync::{Key, Request};
 use kube_lang::object::Object;
-
-/// The state that the requests of a round follow from.
-#[derive(Clone, Copy, Default)]
-pub struct DeletionState {
-    /// The published object is in deletion.
-    pub retracts: bool,
-    /// Copies stay.
-    pub keeps: bool,
-    /// The version of the published object, if that is in deletion. Related objects may have been deleted later, so
-    /// their versions are not used.
-    pub version: Option<u64>,
-}
 
 impl DeletionState {
     fn of(anchor: Option<&Object>, keeps: bool) -> Self {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::publication::{
-    Publication, config_map_kind, logical_cluster_kind, namespace_kind, secret_kind,
-};
+use super::feeds::{config_map_kind, logical_cluster_kind, namespace_kind, secret_kind};
+use super::publication::Publication;
 use super::workspaces::Workspaces;
 use crate::publish::related::binding_kind;
 use crate::publish::rules::Sides;

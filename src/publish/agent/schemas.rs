@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use super::notices::{self, Notice};
 use super::switch::{self, Wanted};
-use crate::publish::compiled::Types;
 use crate::publish::marks;
 use crate::publish::names;
 use crate::publish::projection;
+use crate::publish::projection::Types;
 use crate::publish::related::dangling_references;
 use crate::publish::schema::{self, PublishedSchema};
 use crate::publish::types::PublishedResourceSpec;
@@ -25,12 +25,12 @@ use hawser_runtime::cluster::connection::{Call, Connection, RequestError};
 use hawser_runtime::cluster::discovery::Discovery;
 
 mod definition;
-mod manifest;
+pub(super) mod manifest;
 mod problem;
 
 pub use definition::CrdPrint;
 use definition::{Before, KindDefinition};
-pub use manifest::{Manifest, PUBLISHED_RESOURCES};
+pub use manifest::{Manifest, PUBLISHED_RESOURCES, plans_only};
 pub use problem::{RetryPolicy, SchemaError};
 
 /// The source of events on published resources, as in api-syncagent.

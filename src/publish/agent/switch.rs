@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::options::AgentOptions;
-use super::schemas::Manifest;
+use super::schemas::manifest::Manifest;
 use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::connection::Guard;

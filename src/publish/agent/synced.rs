@@ -1,7 +1,8 @@
 //! The report on an object whether the service has seen its current generation, at the end of a pass.
 
 use super::passes::ObjectPass;
-use super::publication::{Publication, SubjectId};
+use super::publication::Publication;
+use super::subject::SubjectId;
 use crate::publish::rules::PRIMARY;
 use crate::publish::synced::{LastReport, SyncedContext, without_annotations};
 use hawser_sync::{Outcome, Seen, Step, View};

@@ -15,11 +15,13 @@ use tokio::time::{Instant, timeout};
 
 use super::approvals;
 use super::explained::{Exclusion, Explained, ExplainedLink};
+use super::feeds::{logical_cluster_kind, namespace_kind};
 use super::passes::{ObjectPass, Passes};
-use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
+use super::publication::Publication;
 use super::publishing::Publishing;
 use super::router::PublishRouter;
 use super::share::Share;
+use super::subject::SubjectId;
 use crate::explain::{TrialLimits, Tried, TriedWrites};
 use crate::publish::filters::NAMESPACE_FILTER;
 use crate::publish::marks::Remote;

@@ -12,10 +12,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::conditions::Conditions;
 use super::dispatch::Dispatch;
+use super::dispatch::WORKERS;
 use super::export::{ExportChannels, Exporter};
 use super::numbers::AgentMetrics;
 use super::observing::watch_numbers;
-use super::passes::WORKERS;
 use super::planning::Planner;
 use super::process::Agent;
 use super::publishing::Publishing;

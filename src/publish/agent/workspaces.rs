@@ -9,8 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::binding_reader::has_bound;
-use super::bindings::{Binding, BindingChange, Bindings};
+use super::bindings::{Binding, BindingChange, Bindings, has_bound};
 use crate::publish::pause::Pause;
 use crate::publish::related::binding_kind;
 use crate::publish::rules::Sides;

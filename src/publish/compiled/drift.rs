@@ -1,6 +1,7 @@
 //! Rules about drift as manifests have them.
 
-use super::{Problem, Types};
+use crate::publish::problem::Problem;
+use crate::publish::projection::Types;
 use crate::publish::types::{DriftRule, DriftTreatment};
 use hawser_sync::{DriftMode, DriftRules};
 use kube_lang::paths;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::selectors::{check_label, check_selector};
 use super::steps::mutations;
-use super::{Part, Problem};
 use crate::mutation::Pipeline;
 use crate::mutation::Step;
 use crate::publish::naming::varies_by_workspace;
-use crate::publish::related::{Entry, Premises};
+use crate::publish::problem::{Part, Problem};
+use crate::publish::related::entry::{Entry, Premises};
 use crate::publish::types::{
     Origin, PublishedResourceSpec, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite,
     SelectorSpec,

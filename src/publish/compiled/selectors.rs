@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Part, Problem};
+use crate::publish::problem::{Part, Problem};
 use crate::publish::types::LabelSelector;
 use kube_lang::selector::{Selector, SelectorError};
 

@@ -1,10 +1,10 @@
 //! Mutation steps as manifests have them.
 
-use super::Problem;
 use crate::mutation::CompileError;
 use crate::mutation::MAX_STEPS;
 use crate::mutation::Pipeline;
 use crate::mutation::Step;
+use crate::publish::problem::Problem;
 use crate::publish::types::{MutationSpec, ResourceMutation};
 
 /// The pipelines to the service cluster and back.

@@ -2,7 +2,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::mutation::MAX_STEPS;
-use crate::publish::compiled::problem::Severity;
+use crate::publish::crd::Crd;
+use crate::publish::problem::{Part, Severity};
+use kube_lang::object::Gvk;
 
 fn types() -> Types {
     Types {

@@ -4,12 +4,54 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{OpenApiError, Served};
+use crate::publish::crd::CrdError;
 
 /// The largest depth of a model.
 pub(super) const MAX_DEPTH: usize = 60;
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+/// A resource from discovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    pub group: String,
+    pub plural: String,
+    pub singular: String,
+    pub kind: String,
+    pub namespaced: bool,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+    pub versions: Vec<ServedVersion>,
+    /// The version that the server prefers.
+    pub preferred: String,
+}
+
+/// One version and its subresources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedVersion {
+    pub name: String,
+    pub status: bool,
+    pub scale: bool,
+}
+
+/// The reason why no definition could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenApiError {
+    #[error("the OpenAPI document has no model of {kind} in {group_version}")]
+    NoModel { group_version: String, kind: String },
+    #[error("the OpenAPI document refers to {0:?}, which it does not contain")]
+    Missing(String),
+    #[error("the model {0:?} contains itself, which schemas cannot express")]
+    Recursive(String),
+    #[error("a model has several types at once: {0}")]
+    SeveralTypes(String),
+    #[error("a list has no type of items, or several")]
+    Items,
+    #[error("a model is nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    #[error(transparent)]
+    Crd(#[from] CrdError),
+}
 
 /// The models of a document.
 pub(super) struct Models<'d> {

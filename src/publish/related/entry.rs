@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::resolve::FAN_OUT;
 use crate::mutation::Pipeline;
 use crate::mutation::Step;
 use crate::publish::types::{
@@ -35,6 +34,9 @@ pub struct TypeName {
     pub version: String,
     pub resource: String,
 }
+
+/// The default maximum of objects of an entry.
+pub const FAN_OUT: usize = 64;
 
 /// One entry. Its mistakes were found before.
 #[derive(Debug)]

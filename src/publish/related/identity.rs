@@ -1,16 +1,18 @@
 //! The names of related links in the memory: they contain everything that is needed to delete a copy after the rules no
 //! longer lead to it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
+use super::ledger::{MadeCopies, ObjectClaim};
 use super::resolve::RelatedNames;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
-use hawser_sync::{Key, LinkId, Scope};
+use hawser_sync::{CopyRecord, Key, LinkId, Scope};
 use kube_lang::object::Gvk;
 
 /// The original, the copy and the entry.
@@ -112,6 +114,62 @@ impl Identity {
         };
         self.target.key(sides, remote, other)
     }
+}
+
+/// The two ends of a related link, each with the plural of its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelatedEnds {
+    pub origin: Origin,
+    pub source: (Key, String),
+    pub target: (Key, String),
+    /// The finalizer on the original.
+    hold: Option<String>,
+}
+
+impl RelatedEnds {
+    /// Reads the name of the link in the memory; `None` for other links.
+    pub fn read(id: &LinkId, sides: &Sides, remote: &Remote) -> Option<Self> {
+        let identity = Identity::read(id)?;
+        let (source, target) = identity.resources();
+        Some(Self {
+            origin: identity.origin,
+            source: (identity.source(sides, remote), source.to_owned()),
+            target: (identity.target(sides, remote), target.to_owned()),
+            hold: identity.hold().map(str::to_owned),
+        })
+    }
+
+    /// The finalizer on the original, if it has one of the agent.
+    pub fn hold(&self) -> Option<&str> {
+        self.hold.as_deref()
+    }
+
+    /// The claims of the link: the copy, the original, and that one is made from the other.
+    pub fn claims(&self) -> impl Iterator<Item = ObjectClaim> {
+        let (original, copy) = (&self.source.0, &self.target.0);
+        let original = match &self.hold {
+            Some(finalizer) => ObjectClaim::held(original, finalizer),
+            None => ObjectClaim::original(original),
+        };
+        let pair = ObjectClaim::made_from(copy, &self.source.0);
+        [original, ObjectClaim::copy(copy), pair].into_iter()
+    }
+}
+
+/// The claims of records in a memory, and the copies among them that were created.
+pub fn recorded_claims<'a>(
+    records: impl Iterator<Item = (&'a LinkId, &'a CopyRecord)>,
+    sides: &Sides,
+    remote: &Remote,
+) -> (BTreeSet<ObjectClaim>, MadeCopies) {
+    let (mut claims, mut made) = (BTreeSet::new(), MadeCopies::default());
+    for (id, copy) in records {
+        if let Some(ends) = RelatedEnds::read(id, sides, remote) {
+            claims.extend(ends.claims());
+            made.add(&ends.target.0, copy);
+        }
+    }
+    (claims, made)
 }
 
 /// Whether two keys are of one object, in any version.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::entry::{Authors, Entry, NameAuthors};
 use super::identity::Identity;
 use super::links::refused_entry;
-use super::{Authors, Entry, NameAuthors, PRIMARY};
 use crate::publish::marks::Remote;
-use crate::publish::rules::Sides;
+use crate::publish::rules::{PRIMARY, Sides};
 use crate::publish::types::Origin;
 use hawser_sync::{Source, Subject};
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::claim_visibility::{has_ended, may_be_hidden};
+use super::context::RelatedContext;
 use super::entry::Entry;
-use super::identity::Identity;
+use super::identity::{Identity, recorded_claims};
 use super::ledger::ClaimOwner;
-use super::links::{SharedCopies, policy};
 use super::rules::LeftoverRules;
-use super::{RelatedContext, recorded_claims};
+use super::shared::{SharedCopies, policy};
 use crate::publish::compiled::Compiled;
 use crate::publish::rules::{ObjectRules, PRIMARY};
 use hawser_sync::Freshness;

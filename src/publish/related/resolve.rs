@@ -15,9 +15,6 @@ use kube_lang::object::{Gvk, Object};
 use kube_lang::paths;
 use kube_lang::template::{self, Prepared, RenderError, Template};
 
-/// The default maximum of objects of an entry.
-pub const FAN_OUT: usize = 64;
-
 /// The inputs of resolving.
 pub(super) struct ResolveInputs<'a> {
     /// The published object in its workspace, and its copy on the service cluster.

@@ -5,18 +5,22 @@
     reason = "documents are written down where they are passed"
 )]
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::publish::compiled::AgentIdentity;
 use crate::publish::compiled::Compiled;
-use crate::publish::compiled::{AgentIdentity, Types};
-use crate::publish::marks;
+use crate::publish::marks::{self, Remote};
 use crate::publish::naming::LocalScope;
-use crate::publish::rules::subject_of;
-use crate::publish::types::PublishedResourceSpec;
+use crate::publish::projection::Types;
+use crate::publish::rules::{Sides, subject_of};
+use crate::publish::types::{Origin, PublishedResourceSpec};
 use crate::rehearsal::Rehearsal;
 use hawser_sync::{Code, Dialect, Outcome, Request, Scope, Step};
+use kube_lang::object::Gvk;
 
 mod hostile;
 mod lives;

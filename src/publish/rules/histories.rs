@@ -9,9 +9,9 @@ use serde_json::{Map, json};
 use super::properties::content;
 use super::tests::{CLUSTER, Stage};
 use super::*;
-use crate::publish::compiled::Types;
 use crate::publish::crd::Crd;
 use crate::publish::projection;
+use crate::publish::projection::Types;
 use crate::rehearsal::Rehearsal;
 use hawser_sync::{Facts, Request};
 

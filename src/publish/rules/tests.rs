@@ -5,8 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::*;
-use crate::publish::compiled::{AgentIdentity, Types};
+use crate::publish::compiled::AgentIdentity;
 use crate::publish::naming::LocalScope;
+use crate::publish::projection::Types;
 use crate::publish::types::PublishedResourceSpec;
 use crate::rehearsal::Rehearsal;
 use hawser_sync::{Request, reason::Class};

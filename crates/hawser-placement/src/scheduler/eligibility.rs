@@ -2,10 +2,28 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::GracePeriods;
 use super::refusal::Refusal;
 use crate::types::cluster::MemberCluster;
 use crate::types::{ConditionStatus, condition};
+
+/// The patience with members that are not well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GracePeriods {
+    /// The age from which a heartbeat counts as lost.
+    pub heartbeat: SignedDuration,
+    /// The time for which a member may be unhealthy.
+    pub health: SignedDuration,
+}
+
+impl Default for GracePeriods {
+    fn default() -> Self {
+        let five_minutes = SignedDuration::from_mins(5);
+        Self {
+            heartbeat: five_minutes,
+            health: five_minutes,
+        }
+    }
+}
 
 pub(super) struct Eligibility {
     now: Timestamp,

@@ -3,14 +3,62 @@
 use std::cell::OnceCell;
 use std::collections::HashSet;
 
-use super::affinity::CompiledAffinity;
+use jiff::Timestamp;
+
+use super::affinity::{AffinityError, CompiledAffinity};
+use super::eligibility::{self, GracePeriods};
 use super::refusal::Refusal;
 use super::spread::Spreads;
-use super::{Request, ScheduleError, Scores, eligibility, taints};
+use super::taints;
 use crate::members::Members;
 use crate::types::ConditionStatus;
+use crate::types::binding::Binding;
 use crate::types::cluster::MemberCluster;
-use crate::types::policy::{PlacementType, Toleration, TopologySpreadConstraint};
+use crate::types::policy::{PlacementPolicy, PlacementType, Toleration, TopologySpreadConstraint};
+
+/// Everything that a decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The policy of the latest policy snapshot.
+    pub policy: Option<&'a PlacementPolicy>,
+    /// The name of this snapshot.
+    pub policy_snapshot: &'a str,
+    /// The number of clusters that the snapshot is annotated with; for `PickN`.
+    pub number_of_clusters: Option<i32>,
+    /// The namespace of a `ResourcePlacement`.
+    pub namespace: Option<&'a str>,
+    pub clusters: &'a Members,
+    /// The bindings of the placement.
+    pub bindings: &'a [Binding],
+    pub now: Timestamp,
+    pub windows: GracePeriods,
+}
+
+/// The scores of a cluster, in the order in which they are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scores {
+    pub topology_spread: i32,
+    pub affinity: i32,
+    /// 1 if the placement is already there by an older policy.
+    pub already_there: i32,
+}
+
+/// The reason why no decision is possible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    #[error(transparent)]
+    Policy(#[from] AffinityError),
+    #[error(
+        "policy snapshot {0} of a PickN placement has no valid number of clusters: annotate it with {key}",
+        key = crate::names::NUMBER_OF_CLUSTERS
+    )]
+    NumberOfClusters(String),
+    #[error(
+        "binding {0} is unscheduled and has no previous state: annotate it with {key}",
+        key = crate::names::PREVIOUS_STATE
+    )]
+    PreviousState(String),
+}
 
 /// Scores, or the first plugin that refuses the cluster.
 pub(super) type ClusterVerdict<'a> = Result<Scores, Refusal<'a>>;

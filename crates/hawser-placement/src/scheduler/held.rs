@@ -4,9 +4,39 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::fleet::Fleet;
-use super::{ChangedBinding, Plan, Request, ScheduleError, UnscheduledBinding};
+use super::fleet::{Request, ScheduleError};
 use crate::names::{BINDING_FINALIZER, PREVIOUS_STATE};
 use crate::types::binding::{Binding, BindingState, ClusterDecision};
+
+/// The required writes: creations first, then changes, then unscheduled bindings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Bindings in deletion that the scheduler releases.
+    pub release: Vec<String>,
+    pub create: Vec<ClusterDecision>,
+    pub change: Vec<ChangedBinding>,
+    pub unschedule: Vec<UnscheduledBinding>,
+    /// Whether the policy is fulfilled.
+    pub fulfilled: bool,
+    /// The decisions for the status of the policy snapshot.
+    pub decisions: Vec<ClusterDecision>,
+}
+
+/// A binding that moves to the current policy, and is restored if it was unscheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedBinding {
+    pub name: String,
+    pub state: BindingState,
+    pub decision: ClusterDecision,
+}
+
+/// A binding whose cluster is no longer picked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnscheduledBinding {
+    pub name: String,
+    /// For the annotation that a restored binding is read from.
+    pub previous: BindingState,
+}
 
 pub(super) struct Bindings<'a> {
     held: Vec<BoundCluster<'a>>,

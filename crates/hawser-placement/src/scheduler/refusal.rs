@@ -2,8 +2,24 @@
 
 use std::fmt;
 
-use super::Plugin;
 use crate::types::cluster::Taint;
+
+/// The steps of the scheduler, by the names of the original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Plugin {
+    ClusterAffinity,
+    ClusterEligibility,
+    NamespaceAffinity,
+    TaintToleration,
+    SamePlacementAntiAffinity,
+    TopologySpread,
+}
+
+impl fmt::Display for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
 
 /// The reason why a cluster cannot be picked.
 #[derive(Clone, Debug, PartialEq)]

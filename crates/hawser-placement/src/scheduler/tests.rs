@@ -2,9 +2,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixtures::{SNAPSHOT, binding, member, now, policy};
+use crate::members::Members;
 use crate::names::PREVIOUS_STATE;
 use crate::types::ConditionStatus;
+use crate::types::binding::{Binding, BindingState};
 use crate::types::cluster::{MemberCluster, Taint};
+use crate::types::policy::PlacementPolicy;
 
 mod properties;
 

@@ -3,7 +3,6 @@
 //! `v1beta1` is stored; `v1` and `v1alpha1` are served with the same schema or fewer fields.
 
 use kube_schema::generate::schema;
-use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::binding::{
@@ -19,7 +18,13 @@ use super::placement::{PlacementSpec, PlacementStatus};
 use super::work::{AppliedWorkSpec, AppliedWorkStatus, WorkSpec, WorkStatus};
 use super::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
 
+mod kind;
 mod runs;
+
+use kind::{
+    ALL, Kind, NAME_RULE, V1, add_rule, age, cluster_scoped, column, minor, namespaced, object,
+    remove, spec_only, with_status,
+};
 
 const HEADER: &str = "# Generated from the types in crates/hawser-placement; do not edit.\n\
 # To write it anew: HAWSER_WRITE_GENERATED=1 cargo test -p hawser-placement generated_\n";
@@ -27,10 +32,8 @@ const HEADER: &str = "# Generated from the types in crates/hawser-placement; do 
 /// The path of the manifest, below the root of the project.
 pub const PATH: &str = "crds/kubernetes-fleet.io.yaml";
 
-const V1: &[&str] = &["v1", "v1beta1"];
 const V1_BETA_ONLY: &[&str] = &["v1beta1"];
 const V1_ALPHA: &[&str] = &["v1alpha1", "v1beta1"];
-const ALL: &[&str] = &["v1", "v1alpha1", "v1beta1"];
 
 /// Fields that `v1` does not have.
 const NOT_IN_V1: &[&str] = &[
@@ -46,22 +49,6 @@ const SCOPE_RULE: (&str, &str) = (
     "!(has(self.statusReportingScope) && self.statusReportingScope == 'NamespaceAccessible') || size(self.resourceSelectors.filter(x, x.kind == 'Namespace')) == 1",
     "when statusReportingScope is NamespaceAccessible, exactly one resourceSelector with kind 'Namespace' is required",
 );
-const NAME_RULE: (&str, &str) = (
-    "size(self.metadata.name) < 64",
-    "metadata.name max length is 63",
-);
-
-/// A kind before its versions are generated.
-struct Kind {
-    name: &'static str,
-    short: Option<&'static str>,
-    namespaced: bool,
-    versions: &'static [&'static str],
-    columns: Value,
-    schema: Value,
-    /// False if the status, if there is one, is an ordinary field.
-    status_subresource: bool,
-}
 
 /// All definitions, sorted by group and name.
 pub fn definitions() -> Vec<Value> {
@@ -317,49 +304,6 @@ fn plain_kinds() -> Vec<Kind> {
     kinds
 }
 
-fn cluster_scoped(
-    kind: &'static str,
-    short: Option<&'static str>,
-    versions: &'static [&'static str],
-    schema: Value,
-) -> Kind {
-    Kind {
-        name: kind,
-        short,
-        namespaced: false,
-        versions,
-        columns: Value::Null,
-        schema,
-        status_subresource: true,
-    }
-}
-
-fn namespaced(
-    kind: &'static str,
-    short: Option<&'static str>,
-    versions: &'static [&'static str],
-    schema: Value,
-) -> Kind {
-    Kind {
-        namespaced: true,
-        ..cluster_scoped(kind, short, versions, schema)
-    }
-}
-
-fn column(name: &str, type_: &str, path: &str) -> Value {
-    json!({"name": name, "type": type_, "jsonPath": path})
-}
-
-/// A column that only wide tables show.
-fn minor(mut column: Value) -> Value {
-    column["priority"] = 1.into();
-    column
-}
-
-fn age() -> Value {
-    column("Age", "date", ".metadata.creationTimestamp")
-}
-
 fn placement_columns(prefix: &str) -> Value {
     let of = |name: &str, type_: &str, field: &str| {
         let path = format!(".status.conditions[?(@.type==\"{prefix}{type_}\")].{field}");
@@ -401,36 +345,6 @@ fn eviction_columns() -> Value {
         column(type_, "string", &path)
     };
     json!([of("Valid"), of("Executed")])
-}
-
-fn with_status<Spec: JsonSchema, Status: JsonSchema>() -> Value {
-    let fields = json!({"spec": schema::<Spec>(), "status": schema::<Status>()});
-    object(fields, &["spec"])
-}
-
-fn spec_only<Spec: JsonSchema>() -> Value {
-    object(json!({"spec": schema::<Spec>()}), &["spec"])
-}
-
-/// The schema of an object with these fields.
-fn object(fields: Value, required: &[&str]) -> Value {
-    let mut properties = json!({
-        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
-    });
-    if let (Value::Object(properties), Value::Object(fields)) = (&mut properties, fields) {
-        properties.extend(fields);
-    }
-    json!({"type": "object", "properties": properties, "required": required})
-}
-
-fn add_rule(schema: &mut Value, (rule, message): (&str, &str)) {
-    let rules = &mut schema["x-kubernetes-validations"];
-    if rules.is_null() {
-        *rules = json!([]);
-    }
-    if let Value::Array(rules) = rules {
-        rules.push(json!({"rule": rule, "message": message}));
-    }
 }
 
 fn definition(group: &str, kind: &Kind) -> Value {
@@ -490,16 +404,6 @@ fn definition(group: &str, kind: &Kind) -> Value {
 fn reduce_to_v1(schema: &mut Value) {
     remove(schema, NOT_IN_V1);
     drop_config_map_envelopes(schema);
-}
-
-fn remove(schema: &mut Value, pointers: &[&str]) {
-    for pointer in pointers {
-        if let Some((parent, name)) = pointer.rsplit_once('/')
-            && let Some(Value::Object(fields)) = schema.pointer_mut(parent)
-        {
-            fields.remove(name);
-        }
-    }
 }
 
 /// In `v1` an envelope is always an object of one of the two kinds made for it.

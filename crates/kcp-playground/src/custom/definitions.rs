@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::TABLE;
-use super::establish::{is_established, mark_definition, stored_versions};
+use super::establish::{TABLE, is_established, mark_definition, stored_versions, versions};
 use crate::catalog::{Admission, Strategy};
 use crate::status::Status;
 use crate::store::{Read, Tx};
@@ -121,17 +120,4 @@ fn check_status(crd: &Object) -> Vec<FieldError> {
         }
     }
     errors
-}
-
-/// The versions of a definition, and whether objects are stored in them.
-pub(super) fn versions(crd: &Object) -> impl Iterator<Item = (&str, bool)> {
-    crd.as_value()
-        .pointer("/spec/versions")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|version| {
-            let storage = version.get("storage") == Some(&Value::Bool(true));
-            Some((version.get("name")?.as_str()?, storage))
-        })
 }

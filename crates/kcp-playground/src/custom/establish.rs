@@ -2,16 +2,20 @@
 //! before the definition.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::definitions::versions;
-use super::{GROUP, PLURAL, TABLE};
 use crate::builtin::namespaces::{mark, timestamp};
 use crate::status::Status;
 use crate::store::{Key, Name, Range, Settler, Table, Tx};
 use kube_lang::object::Object;
 use kube_schema::crd::Names;
+
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+pub(crate) const PLURAL: &str = "customresourcedefinitions";
+
+pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(GROUP, PLURAL, ""));
 
 /// Keeps a definition until its objects are gone.
 pub(super) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -49,6 +53,19 @@ impl Settler for Establish {
 
 pub(super) fn is_established(crd: &Object) -> bool {
     condition(crd, "Established").is_some_and(|found| found["status"] == "True")
+}
+
+/// The versions of a definition, and whether objects are stored in them.
+pub(super) fn versions(crd: &Object) -> impl Iterator<Item = (&str, bool)> {
+    crd.as_value()
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|version| {
+            let storage = version.get("storage") == Some(&Value::Bool(true));
+            Some((version.get("name")?.as_str()?, storage))
+        })
 }
 
 /// The versions that objects may be stored in, by the status.

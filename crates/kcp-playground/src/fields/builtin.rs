@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::types::{Atom, List, Map, Relation, ScalarType, StructField, Type};
+use super::types::{Atom, List, Map, Relation, ScalarType, StructField, Type, TypeId, TypeShape};
 
 /// How a strategic merge patch merges a list that it does not replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +33,6 @@ struct TypeTable {
     types: Vec<Struct>,
 }
 
-/// A type of the table: its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TypeId(usize);
-
 static TABLE: LazyLock<TypeTable> = LazyLock::new(|| TypeTable::parse(include_str!("builtin.txt")));
 
 /// The type of a built-in kind; `None` if it is not in the table.
@@ -48,6 +44,49 @@ pub(crate) fn kind(group: &str, kind: &str) -> Option<Type> {
 /// A type by its name in the table, such as `ObjectMeta`.
 pub(crate) fn named(name: &str) -> Option<TypeId> {
     TABLE.names.binary_search(&name).ok().map(TypeId)
+}
+
+static DEDUCED: LazyLock<Atom> = LazyLock::new(|| anything(Type::Deduced, false));
+static UNTYPED: LazyLock<Atom> = LazyLock::new(|| anything(Type::Untyped, true));
+
+fn anything(members: Type, atomic: bool) -> Atom {
+    Atom {
+        scalar: Some(ScalarType::Untyped),
+        list: Some(List {
+            relation: Relation::Atomic,
+            items: Type::Untyped,
+        }),
+        map: Some(Map {
+            fields: BTreeMap::new(),
+            members: Some(members),
+            atomic,
+        }),
+    }
+}
+
+impl Type {
+    pub(super) fn atom(&self) -> &Atom {
+        match self {
+            Self::Of(atom) => atom,
+            Self::Known(known) => known.structure().atom(),
+            Self::Deduced => &DEDUCED,
+            Self::Untyped => &UNTYPED,
+        }
+    }
+
+    /// The structure in the table of built-in kinds, if the type is in the table.
+    pub(crate) fn structure(&self) -> Option<&'static Struct> {
+        match self {
+            Self::Known(known) => Some(known.structure()),
+            Self::Of(_) | Self::Deduced | Self::Untyped => None,
+        }
+    }
+
+    /// The alternative for a value; a missing value or null takes the first one that exists.
+    pub(super) fn shape(&self, value: Option<&Value>) -> Option<TypeShape<'_>> {
+        let atom = self.atom();
+        atom.pick(atom.alternatives(value))
+    }
 }
 
 impl TypeId {

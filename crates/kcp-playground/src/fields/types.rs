@@ -1,11 +1,9 @@
 //! How values are merged: which values are atomic, and which have fields with managers of their own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde_json::Value;
-
-use super::builtin::{Struct, TypeId};
 
 /// The type of a value.
 #[derive(Clone, Debug)]
@@ -18,6 +16,10 @@ pub(crate) enum Type {
     /// Undeclared and atomic.
     Untyped,
 }
+
+/// A type in the table of built-in kinds: its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TypeId(pub(super) usize);
 
 /// The kinds of values that a type allows, each with its type.
 #[derive(Clone, Debug, Default)]
@@ -66,24 +68,6 @@ pub(super) struct StructField {
     pub(super) default: Option<Value>,
 }
 
-static DEDUCED: LazyLock<Atom> = LazyLock::new(|| anything(Type::Deduced, false));
-static UNTYPED: LazyLock<Atom> = LazyLock::new(|| anything(Type::Untyped, true));
-
-fn anything(members: Type, atomic: bool) -> Atom {
-    Atom {
-        scalar: Some(ScalarType::Untyped),
-        list: Some(List {
-            relation: Relation::Atomic,
-            items: Type::Untyped,
-        }),
-        map: Some(Map {
-            fields: BTreeMap::new(),
-            members: Some(members),
-            atomic,
-        }),
-    }
-}
-
 /// The kinds of values that a type allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alternatives {
@@ -98,31 +82,6 @@ pub(super) enum TypeShape<'a> {
     Map(&'a Map),
     Scalar(ScalarType),
     List(&'a List),
-}
-
-impl Type {
-    pub(super) fn atom(&self) -> &Atom {
-        match self {
-            Self::Of(atom) => atom,
-            Self::Known(known) => known.structure().atom(),
-            Self::Deduced => &DEDUCED,
-            Self::Untyped => &UNTYPED,
-        }
-    }
-
-    /// The structure in the table of built-in kinds, if the type is in the table.
-    pub(crate) fn structure(&self) -> Option<&'static Struct> {
-        match self {
-            Self::Known(known) => Some(known.structure()),
-            Self::Of(_) | Self::Deduced | Self::Untyped => None,
-        }
-    }
-
-    /// The alternative for a value; a missing value or null takes the first one that exists.
-    pub(super) fn shape(&self, value: Option<&Value>) -> Option<TypeShape<'_>> {
-        let atom = self.atom();
-        atom.pick(atom.alternatives(value))
-    }
 }
 
 impl Atom {

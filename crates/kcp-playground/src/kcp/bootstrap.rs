@@ -37,7 +37,7 @@ pub(super) fn bootstrap(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
         of_type: &TypeRef::new(tree::ROOT, "root"),
         creator: json!({"username": "system:kcp:bootstrapper"}),
         owner: None,
-        demands: &workspaces::Demands::default(),
+        demands: &types::Demands::default(),
         base_url,
     };
     clusters::make(tx, &plan)?;

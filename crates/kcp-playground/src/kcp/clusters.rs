@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::conditions::{self, Condition};
-use super::types::TypeRef;
-use super::workspaces::{self, Demands};
+use super::types::{Demands, TypeRef};
 use super::{ids, objects, tree, waiting};
 use crate::builtin::namespaces;
 use crate::catalog::{Admission, Scope, Stage, Strategy};
@@ -91,7 +90,7 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status>
     waiting::label(&mut cluster);
     let mut cluster = cluster.into_value();
     let stated = [
-        workspaces::initialized(initializers),
+        initialized(initializers),
         Condition::good("APIBindingsReconciled"),
     ];
     conditions::set(&mut cluster, &stated, &namespaces::timestamp(tx));
@@ -104,6 +103,15 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status>
         bind(tx, plan.cluster, path, export)?;
     }
     Ok(())
+}
+
+/// The condition that shows whether a workspace, or its cluster, still waits for an initializer.
+pub(super) fn initialized(initializers: &[String]) -> Condition {
+    if initializers.is_empty() {
+        return Condition::good("WorkspaceInitialized");
+    }
+    let message = format!("Initializers still exist: {initializers:?}");
+    Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
 }
 
 fn make_admin(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status> {

@@ -16,12 +16,10 @@ use crate::api::{Api, ApiBody, ApiRequest, ApiResponse};
 use crate::catalog::{Scope, User};
 use crate::rest::Rest;
 use crate::status::Status;
-use crate::store::{Key, Name, Store, Stored};
+use crate::store::{Key, Store, Stored};
 
 /// The resource under which root serves the user's workspace.
 const ADDRESS: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces/~";
-/// The first segment of the paths of home workspaces.
-const USERS: &str = "user";
 
 /// The API of kcp with requests for `~`.
 pub(super) struct HomeApi {
@@ -100,7 +98,7 @@ impl HomeApi {
             let demands = workspaces::demands(tx, &of_type).map_err(Status::internal)?;
             let plan = NewCluster {
                 cluster: key.cluster(),
-                path: &format!("{USERS}:{}", user.name),
+                path: &format!("{}:{}", tree::USERS, user.name),
                 of_type: &of_type,
                 creator: workspaces::user_info(user),
                 owner: None,
@@ -110,13 +108,5 @@ impl HomeApi {
             clusters::make(tx, &plan)
         })?;
         Ok(made.reported)
-    }
-}
-
-/// The cluster of a user's path: `user:<name>`, with the path below it.
-pub(super) fn of_path(segments: &[&str]) -> Option<(Name, usize)> {
-    match segments {
-        [USERS, user, ..] => Some((ids::home_cluster(user).into(), 2)),
-        _ => None,
     }
 }

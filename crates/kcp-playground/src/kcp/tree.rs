@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::home;
+use super::ids;
 use super::paths::Path;
 use crate::status::Status;
 use crate::store::{Key, Name, Read, Stored, Table};
@@ -13,6 +13,8 @@ use crate::store::{Key, Name, Read, Stored, Table};
 pub(crate) const ROOT: &str = "root";
 /// The name of the one `LogicalCluster` object of a cluster.
 pub(super) const CLUSTER: &str = "cluster";
+/// The first segment of the paths of home workspaces.
+pub(super) const USERS: &str = "user";
 /// The annotation with the path of a cluster, for clients.
 pub(super) const PATH: &str = "kcp.io/path";
 
@@ -54,7 +56,7 @@ pub(crate) fn path_of(read: &dyn Read, cluster: &str) -> Option<String> {
 /// The cluster of a path; `None` if a part of the path does not exist.
 pub(crate) fn find(read: &dyn Read, path: &str) -> Option<Name> {
     let segments: Vec<&str> = path.split(':').collect();
-    let (mut at, below) = match home::of_path(&segments) {
+    let (mut at, below) = match home_of(&segments) {
         Some(home) => home,
         None => (Name::from(*segments.first()?), 1),
     };
@@ -66,6 +68,14 @@ pub(crate) fn find(read: &dyn Read, path: &str) -> Option<Name> {
         at = cluster_of(&workspace)?;
     }
     Some(at)
+}
+
+/// The cluster of a user's path: `user:<name>`, with the path below it.
+fn home_of(segments: &[&str]) -> Option<(Name, usize)> {
+    match segments {
+        [USERS, user, ..] => Some((ids::home_cluster(user).into(), 2)),
+        _ => None,
+    }
 }
 
 /// The cluster of a workspace.

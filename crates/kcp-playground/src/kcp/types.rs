@@ -254,6 +254,17 @@ pub(crate) fn built_in() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// The requirements of a type for its clusters.
+#[derive(Default)]
+pub(super) struct Demands {
+    /// Path and name of the exports to bind.
+    pub(super) bindings: Vec<(String, String)>,
+    /// The initializers that have to finish before a cluster is ready.
+    pub(super) initializers: Vec<String>,
+    /// The terminators that have to finish before a cluster is removed.
+    pub(super) terminators: Vec<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

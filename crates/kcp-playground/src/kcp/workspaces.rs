@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::clusters::{self, OWNER, PHASE, SHARD, TYPE};
 use super::conditions::{self, Condition};
-use super::types::{self, TypeRef, WorkspaceType};
+use super::types::{self, Demands, TypeRef, WorkspaceType};
 use super::{ids, objects, paths, tree, waiting};
 use crate::builtin::namespaces::{mark, timestamp};
 use crate::catalog::{Admission, Strategy, User};
@@ -182,17 +182,6 @@ fn lookup(read: &dyn Read, name: &TypeRef) -> Option<WorkspaceType> {
     Some(WorkspaceType::read(stored.cached().as_value(), &name.path))
 }
 
-/// The requirements of a type for its clusters.
-#[derive(Default)]
-pub(super) struct Demands {
-    /// Path and name of the exports to bind.
-    pub(super) bindings: Vec<(String, String)>,
-    /// The initializers that have to finish before a cluster is ready.
-    pub(super) initializers: Vec<String>,
-    /// The terminators that have to finish before a cluster is removed.
-    pub(super) terminators: Vec<String>,
-}
-
 /// The requirements of a type and all types that it extends.
 pub(super) fn demands(read: &dyn Read, of_type: &TypeRef) -> Result<Demands, String> {
     let mut demands = Demands::default();
@@ -325,19 +314,10 @@ fn state(tx: &Tx<'_>, value: &mut Value, initializers: &[String]) {
     }
     let stated = [
         Condition::good("WorkspaceScheduled"),
-        initialized(initializers),
+        clusters::initialized(initializers),
     ];
     let now = timestamp(tx);
     conditions::set(value, &stated, &now);
-}
-
-/// The condition that shows whether a workspace, or its cluster, still waits for an initializer.
-pub(super) fn initialized(initializers: &[String]) -> Condition {
-    if initializers.is_empty() {
-        return Condition::good("WorkspaceInitialized");
-    }
-    let message = format!("Initializers still exist: {initializers:?}");
-    Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
 }
 
 /// A random id of a cluster, which is not in use.

@@ -5,13 +5,16 @@
 
 use serde_json::Value;
 
-use super::{MAX_DEPTH, MAX_OPERATIONS, PatchError, undecoded};
+use super::error::{MAX_OPERATIONS, PatchError, undecoded};
 use kube_lang::go_text::quote;
 use kube_lang::object::pointer;
 use kube_schema::json;
 
 /// The limit of values that one patch may visit or move: ten thousand insertions into a list of five thousand.
 const MAX_WORK: usize = 50_000_000;
+
+/// The maximum depth of a patched document, the same as that of a request.
+pub(super) const MAX_DEPTH: usize = json::MAX_LEVELS;
 
 pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let operations = match patch {

@@ -4,16 +4,14 @@
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, merge, undecoded};
+use super::error::{PatchError, failed, go, undecoded};
+use super::merge;
 use crate::fields::builtin::{Patch, Struct};
 
 mod order;
-mod text;
 
-use order::{in_order, split};
-use text::go;
+use order::{DIRECTIVE, id, in_order, split};
 
-const DIRECTIVE: &str = "$patch";
 const RETAIN: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
@@ -28,10 +26,6 @@ pub(super) fn apply(object: &Value, patch: &Value, kind: KnownStruct) -> Result<
         return Err(PatchError::Malformed(message));
     };
     Ok(Value::Object(merge_map(object.clone(), patch, kind)?))
-}
-
-fn failed<T>(message: impl Into<String>) -> Result<T, PatchError> {
-    Err(PatchError::Failed(message.into()))
 }
 
 fn malformed<T>(of: &str) -> Result<T, PatchError> {
@@ -241,19 +235,6 @@ fn merge_list(
     }
     let (named, others) = split(old, &plain, Some(key))?;
     Ok(in_order(named, others, &plain, &before, Some(key)))
-}
-
-/// The merge key of an item.
-fn id<'v>(item: &'v JsonObject, key: &str) -> Result<&'v Value, PatchError> {
-    item.get(key).map_or_else(
-        || {
-            let item = go(&Value::Object(item.clone()));
-            failed(format!(
-                "map: {item} does not contain declared merge key: {key}"
-            ))
-        },
-        Ok,
-    )
 }
 
 /// Merges a list, and sorts it by `$setElementOrder`.

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::error::MAX_OPERATIONS;
+use super::json_patch::MAX_DEPTH;
 use super::*;
 use kube_schema::json::parse;
 

@@ -5,9 +5,8 @@ use jiff::civil::DateTime;
 use serde_json::{Map, Value};
 
 use super::{
-    ProtobufError,
     kinds::{Entry, FieldShape, Kind, Message},
-    wire::{Payload, Reader},
+    wire::{Payload, ProtobufError, Reader},
 };
 use kube_schema::json;
 

@@ -1,6 +1,45 @@
 //! The wire format: numbered fields, each with a number or bytes.
 
-use super::ProtobufError;
+use kube_schema::json;
+
+/// The reason why a body cannot be decoded; answered with 400, or with 415 for a kind without a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtobufError {
+    #[error(
+        "request body of {size} bytes is larger than the limit of {} bytes",
+        json::MAX_BODY
+    )]
+    TooLarge { size: usize },
+    #[error("request body does not begin with the four bytes that mark Kubernetes protobuf")]
+    NoMagic,
+    #[error("request body ends in the middle of {0}")]
+    Truncated(&'static str),
+    #[error("number in the protobuf body takes more than ten bytes")]
+    LongVarint,
+    #[error("field number 0 in the protobuf body")]
+    FieldZero,
+    #[error("wire type {0} in the protobuf body is not supported")]
+    WireType(u8),
+    #[error("field {field} of the protobuf body has wire type {wire} instead of {wanted}")]
+    WrongWire {
+        field: &'static str,
+        wire: u8,
+        wanted: u8,
+    },
+    #[error("field {0} of the protobuf body is not valid UTF-8")]
+    NotUtf8(&'static str),
+    #[error("field {0} of the protobuf body is not a time between the years 0 and 9999")]
+    Time(&'static str),
+    #[error("field {field} of the protobuf body does not hold JSON: {source}")]
+    Json {
+        field: &'static str,
+        source: json::JsonError,
+    },
+    #[error("content encoding {0:?} in the protobuf envelope is not supported")]
+    Encoding(String),
+    #[error("protobuf is not supported for apiVersion {api_version:?}, kind {kind:?}: send JSON")]
+    UnknownKind { api_version: String, kind: String },
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload<'a> {

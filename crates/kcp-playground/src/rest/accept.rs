@@ -3,9 +3,8 @@
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
 
-use super::view;
-use crate::catalog::Resource;
-use crate::protobuf;
+use crate::catalog::{Flavour, Resource};
+use crate::protobuf::{self, Packing};
 use crate::status::Status;
 
 const JSON: &str = "application/json";
@@ -115,10 +114,18 @@ impl Accepts {
     pub(super) fn best(&self, resource: &Resource) -> Result<Negotiated, Status> {
         let fits = |one: &&Negotiated| match one.form {
             Form::Table(..) => resource.printer.is_some(),
-            _ => !one.packed || view::is_packed(resource),
+            _ => !one.packed || is_packed(resource),
         };
         self.0.iter().find(fits).copied().ok_or_else(refuse)
     }
+}
+
+/// Whether objects of a resource can be shown in protobuf: those of built-in kinds can, unless they are shown as
+/// claimed resources.
+fn is_packed(resource: &Resource) -> bool {
+    resource.flavour != Flavour::Custom
+        && resource.required_label.is_none()
+        && Packing::exists(&resource.group, &resource.version, &resource.kind)
 }
 
 /// The form of discovery.

@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::body;
 use super::complaints::Complaints;
+use super::ground::Ground;
 use super::owning::{self, Account, Served};
 use super::replace::There;
 use super::write::{self, Recorded, Written};
-use super::{Call, Ground, Rest};
+use super::{Call, Rest};
 use crate::builtin::namespaces;
 use crate::catalog::{Admission, Resource};
 use crate::fields::{Apply, ApplyError, Conflict};
@@ -72,7 +73,7 @@ impl Rest {
         };
         check_kind(&document.value, &resource)?;
         let zero = owning::zero(&resource);
-        let cluster = write::cluster(call)?;
+        let cluster = call.cluster()?;
         let applied = {
             let admission = Admission {
                 user: &call.request.user,

@@ -129,7 +129,7 @@ impl Rest {
         account: Account<'_>,
     ) -> Result<Ready, Status> {
         metadata::stamp_new(&mut object, &namespaces::in_metadata(self.store.now()))?;
-        let cluster = write::cluster(call)?;
+        let cluster = call.cluster()?;
         let stored = resource.verbs != Verbs::CreateOnly;
         let prefix = object.root()["metadata"]["generateName"].as_str();
         if object.name().is_empty()

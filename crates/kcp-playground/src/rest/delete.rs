@@ -63,7 +63,7 @@ impl Rest {
         let limit = limit.map_or(usize::MAX, |l| usize::try_from(l).unwrap_or(usize::MAX));
         let outcome = self.transact(options.dry_run, |tx| {
             let resource = self.meant(tx, call, "deletecollection")?;
-            let cluster = write::cluster(call)?;
+            let cluster = call.cluster()?;
             let chosen = Chosen::parse(&call.query, &resource)?;
             let range = select::range(&call.request.scope, &resource, &call.path)?;
             let mut items = Vec::new();

@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
+use super::ground::Ground;
 use super::query::{MAX_MANAGER, is_printed};
-use super::{Call, Ground, Rest};
+use super::{Call, Rest};
 use crate::builtin::namespaces;
 use crate::catalog::{Admission, Catalog, Flavour, Resource, Scope, Verbs};
 use crate::fields::builtin::Struct;

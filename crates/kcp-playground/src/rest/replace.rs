@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::body::{self, PatchKind};
 use super::complaints::{self, Complaints};
 use super::discovery::is_namespaces;
+use super::ground::Ground;
 use super::owning::{self, Account};
 use super::target::ResourcePath;
 use super::view::View;
@@ -15,7 +16,7 @@ use super::write::{
     Recorded, Shaped, Written, answer, check_size, decode, existing, fit_name, fit_namespace,
     invalid,
 };
-use super::{Call, Ground, Rest, metadata};
+use super::{Call, Rest, metadata};
 use crate::catalog::{Admission, Flavour, Resource};
 use crate::patch::{self, PatchError};
 use crate::status::Status;

@@ -32,14 +32,6 @@ pub(super) struct View {
     packing: Option<Arc<Packing>>,
 }
 
-/// Whether objects of a resource can be shown in protobuf: those of built-in kinds can, unless they are shown as
-/// claimed resources.
-pub(super) fn is_packed(resource: &Resource) -> bool {
-    resource.flavour != Flavour::Custom
-        && resource.required_label.is_none()
-        && Packing::exists(&resource.group, &resource.version, &resource.kind)
-}
-
 /// The fields that list items omit because the list has them, in the form of their texts.
 pub(super) struct Untold {
     head: String,

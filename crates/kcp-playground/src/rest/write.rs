@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use super::body;
 use super::complaints::Complaints;
+use super::ground::Ground;
 use super::owning::Account;
 use super::target::ResourcePath;
-use super::{Call, Ground, Rest, metadata, select, view};
+use super::{Call, Rest, full, metadata, select, view};
+use crate::api::{self, ApiResponse};
 use crate::catalog::{Admission, Flavour, ObjectSchema, Resource, Verbs};
 use crate::custom;
 use crate::status::Status;
@@ -29,6 +31,14 @@ pub(super) struct Written {
     /// The encoding, if it is not JSON.
     pub(super) media_type: Option<&'static str>,
     pub(super) warnings: Vec<String>,
+}
+
+impl From<Written> for ApiResponse {
+    fn from(written: Written) -> Self {
+        let mut response = full(written.code, written.body).of(written.media_type);
+        api::warn(&mut response.headers, &written.warnings);
+        response
+    }
 }
 
 /// An object before it is stored, in its storage version.
@@ -270,12 +280,6 @@ pub(super) fn answer(
     })
 }
 
-/// The cluster of a write; without one, there is no such endpoint.
-pub(super) fn cluster(call: &Call<'_>) -> Result<crate::store::Name, Status> {
-    let cluster = call.request.scope.cluster();
-    cluster.cloned().ok_or_else(Status::no_such_path)
-}
-
 pub(super) fn named(call: &Call<'_>, resource: &Resource, name: &str) -> Result<Key, Status> {
     select::key(&call.request.scope, resource, &call.path, name)
         .ok_or_else(|| Status::internal("an object without a cluster"))
@@ -288,7 +292,7 @@ pub(super) fn existing(
     resource: &Resource,
     name: &str,
 ) -> Result<(Key, Arc<Stored>), Status> {
-    cluster(call)?;
+    call.cluster()?;
     let key = named(call, resource, name)?;
     match tx.get(&key) {
         Some(stored) if select::visible(resource, &stored) => Ok((key, stored)),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{LabelSelector, Operator, Requirement, SelectError};
+use super::{LabelSelector, MAX_SELECTOR, Operator, Requirement, SelectError};
 use kube_schema::field::{self, FieldError, Path};
 use kube_schema::names;
 
@@ -21,14 +21,20 @@ enum LabelToken {
     Operator(Operator),
 }
 
-pub(super) fn parse(text: &str) -> Result<LabelSelector, SelectError> {
-    let mut parser = LabelParser {
-        tokens: lex(text),
-        position: 0,
-    };
-    let mut requirements = parser.parse().map_err(SelectError::Labels)?;
-    requirements.sort_by(|a, b| a.key.cmp(&b.key));
-    Ok(LabelSelector { requirements })
+impl LabelSelector {
+    /// Parses the value of a `labelSelector` parameter; an empty one selects everything.
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectError> {
+        if text.len() > MAX_SELECTOR {
+            return Err(SelectError::TooLong { size: text.len() });
+        }
+        let mut parser = LabelParser {
+            tokens: lex(text),
+            position: 0,
+        };
+        let mut requirements = parser.parse().map_err(SelectError::Labels)?;
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(Self { requirements })
+    }
 }
 
 fn is_special(c: char) -> bool {

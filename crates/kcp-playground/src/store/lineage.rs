@@ -5,45 +5,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::key::{Key, Name};
-use super::stored::Stored;
-use kube_lang::object::Object;
-
-/// Keeps an object in deletion until its dependents are gone.
-pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// Keeps an object in deletion until its dependents have lost their owner reference.
-pub(crate) const ORPHAN: &str = "orphan";
-
-/// The fields of an object that link it to its owners and dependents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lineage {
-    uid: Box<str>,
-    owners: Box<[Box<str>]>,
-    /// In deletion, with a finalizer for its dependents.
-    waits: bool,
-}
-
-impl Lineage {
-    /// `None` for an object that has no owners and waits for no dependents, as nearly all objects.
-    pub(super) fn of(object: &Object) -> Option<Box<Self>> {
-        let metadata = object.root().get("metadata")?;
-        let references = metadata.get("ownerReferences").and_then(Value::as_array);
-        let waits = object.in_deletion()
-            && (object.has_finalizer(FOREGROUND) || object.has_finalizer(ORPHAN));
-        if references.is_none_or(Vec::is_empty) && !waits {
-            return None;
-        }
-        let owners = references.into_iter().flatten();
-        let owners = owners.filter_map(|owner| owner.get("uid")?.as_str());
-        Some(Box::new(Self {
-            uid: object.uid().unwrap_or_default().into(),
-            owners: owners.map(Into::into).collect(),
-            waits,
-        }))
-    }
-}
+use super::stored::{Lineage, Stored};
 
 /// An owner: its cluster, because owners are in the cluster of their dependents, and its uid.
 type OwnerId = (Name, Box<str>);

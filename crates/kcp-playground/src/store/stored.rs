@@ -1,4 +1,4 @@
-//! A stored object: the JSON as it is served, and the fields that selectors need.
+//! A stored object: the JSON as it is served, and the fields that selectors and garbage collection need.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -9,7 +9,6 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::key::Key;
-use super::lineage::Lineage;
 use kube_lang::object::Object;
 
 /// Labels, sorted by key.
@@ -33,6 +32,40 @@ impl Labels {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+/// Keeps an object in deletion until its dependents are gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Keeps an object in deletion until its dependents have lost their owner reference.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// The fields of an object that link it to its owners and dependents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lineage {
+    pub(super) uid: Box<str>,
+    pub(super) owners: Box<[Box<str>]>,
+    /// In deletion, with a finalizer for its dependents.
+    pub(super) waits: bool,
+}
+
+impl Lineage {
+    /// `None` for an object that has no owners and waits for no dependents, as nearly all objects.
+    pub(super) fn of(object: &Object) -> Option<Box<Self>> {
+        let metadata = object.root().get("metadata")?;
+        let references = metadata.get("ownerReferences").and_then(Value::as_array);
+        let waits = object.in_deletion()
+            && (object.has_finalizer(FOREGROUND) || object.has_finalizer(ORPHAN));
+        if references.is_none_or(Vec::is_empty) && !waits {
+            return None;
+        }
+        let owners = references.into_iter().flatten();
+        let owners = owners.filter_map(|owner| owner.get("uid")?.as_str());
+        Some(Box::new(Self {
+            uid: object.uid().unwrap_or_default().into(),
+            owners: owners.map(Into::into).collect(),
+            waits,
+        }))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::state::CLUSTER_ANNOTATION;
 use super::*;
 use kube_lang::object::Object;
 

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::history::Change;
+use super::key::{Key, Name, Range, Table};
 use super::lineage::Departed;
-use super::{
-    CLUSTER_ANNOTATION, Key, Name, Range, Read, Settler, Store, StoreState, Stored, Table,
-};
+use super::state::{CLUSTER_ANNOTATION, Read, StoreOptions, StoreState};
+use super::stored::Stored;
 use crate::status::Status;
 use kube_lang::object::Object;
 use kube_schema::json;
@@ -25,9 +25,16 @@ const MAX_DEPTH: usize = json::MAX_LEVELS;
 /// The number of objects that are searched linearly before there is an index.
 const FEW: usize = 8;
 
+/// A controller that reconciles objects within the transaction that changed them.
+pub(crate) trait Settler: Send + Sync {
+    /// Handles the keys that were written since its last call in this transaction, including its own writes. An error
+    /// aborts the transaction and is its answer.
+    fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status>;
+}
+
 /// One transaction. Reads see its own writes.
 pub(crate) struct Tx<'a> {
-    store: &'a Store,
+    options: &'a StoreOptions,
     state: &'a StoreState,
     /// In the order of the first write, which is the order of the revisions.
     slots: Vec<Slot>,
@@ -65,9 +72,9 @@ pub(crate) struct Outcome<T> {
 }
 
 impl<'a> Tx<'a> {
-    pub(super) fn new(store: &'a Store, state: &'a StoreState) -> Self {
+    pub(super) fn new(options: &'a StoreOptions, state: &'a StoreState) -> Self {
         Self {
-            store,
+            options,
             state,
             slots: Vec::new(),
             index: HashMap::new(),
@@ -156,7 +163,7 @@ impl<'a> Tx<'a> {
                 "the object is nested deeper than {MAX_DEPTH} levels"
             )));
         }
-        if !self.store.options.plain_clusters.contains(key.cluster()) {
+        if !self.options.plain_clusters.contains(key.cluster()) {
             object.set_annotation(CLUSTER_ANNOTATION, key.cluster());
         }
         let slot = self.slot_for(key);
@@ -190,7 +197,7 @@ impl<'a> Tx<'a> {
             slot.dirty = true;
             self.dirty.push(place);
         }
-        let mut definitions = self.store.options.definitions.iter();
+        let mut definitions = self.options.definitions.iter();
         if definitions.any(|(group, resource)| slot.key.is(group, resource)) {
             self.definition_writes += 1;
         }
@@ -213,7 +220,7 @@ impl<'a> Tx<'a> {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.store.now()
+        (self.options.clock)()
     }
 
     /// Calls the settlers until they write nothing more.

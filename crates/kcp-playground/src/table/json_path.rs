@@ -69,11 +69,6 @@ enum FilterOperator {
 type Matches<'v> = Result<Vec<&'v Value>, Unfit>;
 
 impl JsonPath {
-    /// Parses a path such as `.status.conditions[?(@.type=="Ready")].status`.
-    pub(super) fn parse(text: &str) -> Result<Self, PathError> {
-        parse::path(text).map_err(PathError)
-    }
-
     /// The values at the path, in order. None if a key is missing.
     pub(super) fn find<'v>(&'v self, root: &'v Value) -> Matches<'v> {
         self.walk(vec![root])

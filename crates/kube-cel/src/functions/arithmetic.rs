@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use super::Time;
 use crate::{
-    fault::{Answer, Fault, Meter, no_overload},
-    value::Val,
+    fault::{Fault, Meter, no_overload},
+    time::Time,
+    value::{Answer, Val},
 };
 
 pub(super) fn binary<'a>(name: &str, a: &Val<'a>, b: &Val<'a>, meter: &Meter) -> Answer<'a> {

@@ -2,19 +2,14 @@
 
 use std::rc::Rc;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube_lang::go_text;
 
-use super::{Time, printing, times};
+use super::printing;
 use crate::{
-    fault::{Answer, Fault, Meter},
-    value::Val,
+    fault::{Fault, Meter},
+    time::{self, Time},
+    value::{Answer, Val},
 };
-
-/// Bytes as JSON carries them.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    STANDARD.decode(text).ok()
-}
 
 pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
     let [value] = arguments else { return None };
@@ -53,7 +48,7 @@ pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Opti
                     .ok_or_else(|| Fault::new("timestamp overflow")),
             ),
             Val::Text(text) => Some(
-                times::parse_time(text.as_str())
+                time::parse_time(text.as_str())
                     .map(Val::Time)
                     .ok_or_else(|| failed("string", "google.protobuf.Timestamp")),
             ),

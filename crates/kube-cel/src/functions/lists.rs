@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use super::arithmetic;
 use crate::{
-    fault::{Answer, Fault, Meter, no_overload},
-    value::{Val, contains},
+    fault::{Fault, Meter, no_overload},
+    value::{Answer, Val, contains},
 };
 
 pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {

@@ -5,8 +5,8 @@ use kube_lang::{go_regex::GoRegex, go_text::quote};
 use super::printing;
 use crate::{
     expr::Call,
-    fault::{Answer, Fault, Meter, no_overload},
-    value::Val,
+    fault::{Fault, Meter, no_overload},
+    value::{Answer, Val},
 };
 
 /// The pattern of a call: written out, or made on the way.

@@ -1,10 +1,5 @@
 //! Named formats of names, such as `format.dns1123Label()`.
 
-use super::{Opaque, opaque_value};
-use crate::{
-    fault::{Answer, Meter},
-    value::Val,
-};
 use kube_lang::{formats, names};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +22,7 @@ const NAMES: [&str; 13] = [
 ];
 
 impl NamedFormat {
-    fn find(name: &str) -> Option<Self> {
+    pub(crate) fn find(name: &str) -> Option<Self> {
         NAMES
             .iter()
             .find(|known| **known == name)
@@ -35,7 +30,7 @@ impl NamedFormat {
     }
 
     /// The complaints about a text.
-    fn complaints(self, text: &str) -> Vec<String> {
+    pub(crate) fn complaints(self, text: &str) -> Vec<String> {
         // A prefix may end where a name may not: what is to follow completes it.
         let prefix = || {
             let mut whole = text.to_owned();
@@ -67,33 +62,5 @@ impl NamedFormat {
             "date" => format("date", "invalid date"),
             _ => format("datetime", "invalid datetime"),
         }
-    }
-}
-
-pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
-    match (name, arguments) {
-        ("format.named", [Val::Text(name)]) => Some(Ok(match NamedFormat::find(name.as_str()) {
-            Some(format) => Val::some(opaque_value(Opaque::Format(format))),
-            None => Val::Optional(None),
-        })),
-        ("validate", [Val::Opaque(opaque), Val::Text(text)]) => {
-            let Opaque::Format(format) = opaque.as_ref() else {
-                return None;
-            };
-            if let Err(fault) = meter.bytes(text.as_str().len() * 4) {
-                return Some(Err(fault));
-            }
-            let complaints = format.complaints(text.as_str());
-            Some(Ok(if complaints.is_empty() {
-                Val::Optional(None)
-            } else {
-                Val::some(Val::list(complaints.into_iter().map(Val::text).collect()))
-            }))
-        }
-        (name, []) => {
-            let format = NamedFormat::find(name.strip_prefix("format.")?)?;
-            Some(Ok(opaque_value(Opaque::Format(format))))
-        }
-        _ => None,
     }
 }

@@ -1,18 +1,10 @@
 //! Quantities: `1500m`, `2Gi`, `1e3`.
 
-use std::cmp::Ordering;
-
-use super::{Opaque, answer, opaque_value};
-use crate::{
-    fault::{Answer, Fault, Meter},
-    value::Val,
-};
-
 /// In units of 10⁻⁹, beyond which nothing is told apart.
 #[derive(Clone, Debug)]
-pub struct Quantity(i128);
+pub struct Quantity(pub(crate) i128);
 
-const UNIT: i128 = 1_000_000_000;
+pub(crate) const UNIT: i128 = 1_000_000_000;
 
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
@@ -30,7 +22,7 @@ pub fn quantity_in_billionths(text: &str) -> Result<i128, String> {
     parse(text).map(|quantity| quantity.0)
 }
 
-fn parse(text: &str) -> Result<Quantity, String> {
+pub(crate) fn parse(text: &str) -> Result<Quantity, String> {
     let wrong = || {
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
             .to_owned()
@@ -134,7 +126,7 @@ fn parse_digits(digits: &str) -> Option<i128> {
 }
 
 impl Quantity {
-    fn as_integer(&self) -> Option<i64> {
+    pub(crate) fn as_integer(&self) -> Option<i64> {
         if self.0 % UNIT == 0 {
             i64::try_from(self.0 / UNIT).ok()
         } else {
@@ -143,70 +135,7 @@ impl Quantity {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "it is approximate by its name")]
-    fn approximate(&self) -> f64 {
+    pub(crate) fn approximate(&self) -> f64 {
         self.0 as f64 / UNIT as f64
     }
-}
-
-pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
-    let (quantity, rest) = match arguments {
-        [Val::Text(text)] => {
-            if let Err(fault) = meter.bytes(text.as_str().len()) {
-                return Some(Err(fault));
-            }
-            return match name {
-                "quantity" => Some(answer(parse(text.as_str()).map(Opaque::Quantity))),
-                "isQuantity" => Some(Ok(Val::Bool(parse(text.as_str()).is_ok()))),
-                _ => None,
-            };
-        }
-        [Val::Opaque(opaque), rest @ ..] => match opaque.as_ref() {
-            Opaque::Quantity(quantity) => (quantity, rest),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let other = match rest {
-        [] => return alone(name, quantity),
-        [Val::Int(number)] => Quantity(i128::from(*number) * UNIT),
-        [Val::Opaque(other)] => match other.as_ref() {
-            Opaque::Quantity(other) => other.clone(),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let order = quantity.0.cmp(&other.0);
-    Some(Ok(match name {
-        "add" => opaque_value(Opaque::Quantity(Quantity(
-            quantity.0.saturating_add(other.0),
-        ))),
-        "sub" => opaque_value(Opaque::Quantity(Quantity(
-            quantity.0.saturating_sub(other.0),
-        ))),
-        "compareTo" => Val::Int(match order {
-            Ordering::Less => -1,
-            Ordering::Equal => 0,
-            Ordering::Greater => 1,
-        }),
-        "isGreaterThan" => Val::Bool(order.is_gt()),
-        "isLessThan" => Val::Bool(order.is_lt()),
-        _ => return None,
-    }))
-}
-
-fn alone<'a>(name: &str, quantity: &Quantity) -> Option<Answer<'a>> {
-    Some(match name {
-        "isInteger" => Ok(Val::Bool(quantity.as_integer().is_some())),
-        "asInteger" => quantity
-            .as_integer()
-            .map(Val::Int)
-            .ok_or_else(|| Fault::new("cannot convert value to integer")),
-        "asApproximateFloat" => Ok(Val::Double(quantity.approximate())),
-        "sign" => Ok(Val::Int(match quantity.0.signum() {
-            -1 => -1,
-            0 => 0,
-            _ => 1,
-        })),
-        _ => return None,
-    })
 }

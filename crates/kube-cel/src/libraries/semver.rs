@@ -2,22 +2,16 @@
 
 use std::cmp::Ordering;
 
-use super::{Opaque, answer};
-use crate::{
-    fault::{Answer, Meter},
-    value::Val,
-};
-
 #[derive(Clone, Debug, PartialEq)]
 pub struct Semver {
-    numbers: [u64; 3],
+    pub(crate) numbers: [u64; 3],
     /// Pre-release identifiers. Build metadata, after a plus, is ignored.
     pre: Vec<String>,
 }
 
 /// Strict, or tolerant of texts such as `v1.2`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
+pub(crate) enum Reading {
     Strict,
     Normalizing,
 }
@@ -32,7 +26,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-fn parse(text: &str, reading: Reading) -> Result<Semver, String> {
+pub(crate) fn parse(text: &str, reading: Reading) -> Result<Semver, String> {
     let wrong =
         || format!("Semver parse error during conversion from string: invalid version {text:?}");
     let mut text_left = text;
@@ -96,7 +90,7 @@ fn parse(text: &str, reading: Reading) -> Result<Semver, String> {
 }
 
 impl Semver {
-    fn compared(&self, other: &Self) -> Ordering {
+    pub(crate) fn compared(&self, other: &Self) -> Ordering {
         self.numbers.cmp(&other.numbers).then_with(|| {
             match (self.pre.is_empty(), other.pre.is_empty()) {
                 (true, true) => Ordering::Equal,
@@ -121,54 +115,4 @@ fn compare_pre(a: &[String], b: &[String]) -> Ordering {
         }
     }
     a.len().cmp(&b.len())
-}
-
-pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
-    if let [Val::Text(text), rest @ ..] = arguments {
-        let reading = match rest {
-            [] | [Val::Bool(false)] => Reading::Strict,
-            [Val::Bool(true)] => Reading::Normalizing,
-            _ => return None,
-        };
-        if let Err(fault) = meter.bytes(text.as_str().len()) {
-            return Some(Err(fault));
-        }
-        return match name {
-            "semver" => Some(answer(parse(text.as_str(), reading).map(Opaque::Semver))),
-            "isSemver" => Some(Ok(Val::Bool(parse(text.as_str(), reading).is_ok()))),
-            _ => None,
-        };
-    }
-    let [Val::Opaque(opaque), rest @ ..] = arguments else {
-        return None;
-    };
-    let Opaque::Semver(version) = opaque.as_ref() else {
-        return None;
-    };
-    let part = |nth: usize| Val::Int(i64::try_from(version.numbers[nth]).unwrap_or(i64::MAX));
-    let order = match rest {
-        [] => {
-            return Some(Ok(match name {
-                "major" => part(0),
-                "minor" => part(1),
-                "patch" => part(2),
-                _ => return None,
-            }));
-        }
-        [Val::Opaque(other)] => match other.as_ref() {
-            Opaque::Semver(other) => version.compared(other),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    Some(Ok(match name {
-        "compareTo" => Val::Int(match order {
-            Ordering::Less => -1,
-            Ordering::Equal => 0,
-            Ordering::Greater => 1,
-        }),
-        "isGreaterThan" => Val::Bool(order.is_gt()),
-        "isLessThan" => Val::Bool(order.is_lt()),
-        _ => return None,
-    }))
 }

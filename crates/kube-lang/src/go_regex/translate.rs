@@ -2,11 +2,19 @@
 
 use std::fmt::Write as _;
 
-use super::RegexError;
+use thiserror::Error;
 
 /// The most repetitions Go allows.
 const MAX_REPEAT: u32 = 1000;
 const MAX_GROUP_DEPTH: usize = 200;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct RegexError {
+    /// The place in the pattern, in bytes.
+    pub offset: usize,
+    pub message: String,
+}
 
 /// Reads a pattern from left to right and writes the other syntax.
 pub(super) struct Translator<'p> {

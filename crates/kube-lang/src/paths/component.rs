@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{modifier, scan};
+use super::scan;
 
 /// The first step of a path that meets an object.
 pub(super) struct ObjectStep<'p> {
@@ -269,7 +269,7 @@ fn after_dot(path: &[u8], dot: usize) -> Rest<'_> {
                 .iter()
                 .position(|b| matches!(b, b'.' | b'|' | b':'))
                 .unwrap_or(rest.len());
-            modifier::is_known(&rest[1..end])
+            is_known(&rest[1..end])
         }
         _ => false,
     };
@@ -396,4 +396,13 @@ pub(super) fn implied_name(path: &[u8]) -> &[u8] {
     } else {
         b"_"
     }
+}
+
+/// Whether there is a modifier of this name.
+pub(super) fn is_known(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 13] = [
+        b"pretty", b"ugly", b"reverse", b"this", b"flatten", b"join", b"valid", b"keys", b"values",
+        b"tostr", b"fromstr", b"group", b"dig",
+    ];
+    NAMES.contains(&name)
 }

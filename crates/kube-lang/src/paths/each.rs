@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use super::{MAX_ELEMENTS, PathError, read_plain, write};
+use super::limits::{MAX_ELEMENTS, PathError};
+use super::read::read_plain;
+use super::write;
 
 const MARK: &str = "[*]";
 

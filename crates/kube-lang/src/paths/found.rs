@@ -2,11 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{
-    Kind, PathError,
-    read::{self, Budget},
-    scan::{self, Start, start_of},
-};
+use super::scan::{self, Kind, Start, start_of};
 
 /// A piece of JSON text.
 #[derive(Clone, Debug, Default)]
@@ -85,19 +81,6 @@ impl<'a> Found<'a> {
 
     pub(super) fn is_array(&self) -> bool {
         self.kind == Kind::Json && self.raw.first() == Some(&b'[')
-    }
-
-    /// Asks the found piece itself.
-    pub(super) fn get(&self, path: &[u8], budget: &Budget) -> Result<Self, PathError> {
-        let mut found = match &self.raw {
-            Cow::Borrowed(raw) => read::get(raw, path, budget)?,
-            Cow::Owned(raw) => read::get(raw, path, budget)?.into_owned(),
-        };
-        match &mut found.indexes {
-            Some(indexes) => indexes.iter_mut().for_each(|index| *index += self.index),
-            None => found.index += self.index,
-        }
-        Ok(found)
     }
 
     pub(super) fn into_owned<'b>(self) -> Found<'b> {

@@ -6,22 +6,14 @@ use std::{
 };
 
 use super::{
-    Kind, PathError,
+    component::is_known,
     found::{self, Found},
+    limits::{Budget, PathError},
     pretty,
-    read::Budget,
-    scan,
+    scan::{self, Kind},
 };
 
 type Replaced<'j, 'p> = Option<(Cow<'j, [u8]>, &'p [u8])>;
-
-pub(super) fn is_known(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 13] = [
-        b"pretty", b"ugly", b"reverse", b"this", b"flatten", b"join", b"valid", b"keys", b"values",
-        b"tostr", b"fromstr", b"group", b"dig",
-    ];
-    NAMES.contains(&name)
-}
 
 /// Runs the modifier a path begins with. Answers the new text and the rest of the path.
 pub(super) fn apply<'j, 'p>(

@@ -1,9 +1,8 @@
 //! The layouts of `@pretty` and `@ugly`.
 
 use super::{
-    Kind,
     found::{self, Found},
-    scan,
+    scan::{self, Kind},
 };
 
 struct Layout {

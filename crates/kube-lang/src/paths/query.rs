@@ -1,10 +1,10 @@
 //! Queries such as `#(name=="a")`, matched against one value.
 
 use super::{
-    Kind, PathError,
     component::Query,
     found::{Found, number},
-    read::Budget,
+    limits::{Budget, PathError},
+    scan::Kind,
     wildcard,
 };
 

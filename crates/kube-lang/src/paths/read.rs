@@ -3,26 +3,21 @@
 //! Keys are tried in the order of the text. A match without a value at the rest of the path does not end the search. A
 //! query over all elements does not end it either, and keeps its first result.
 
-use std::{borrow::Cow, cell::Cell};
+use std::borrow::Cow;
+
+use serde_json::Value;
 
 use super::{
-    Kind, MAX_DEPTH, MAX_WORK, PathError,
     component::{
         ArrayStep, ObjectStep, Rest, SubSelector, implied_name, split_pipe, sub_selectors,
     },
     found::{Found, parse, parse_any},
+    limits::{Budget, PathError},
     modifier,
     query::holds,
-    scan::{self, Start, start_of},
+    scan::{self, Kind, Start, start_of},
     wildcard,
 };
-
-/// The work that one evaluation may do. Pipes and multipaths can multiply text, so the work is counted in bytes looked at.
-#[derive(Debug, Default)]
-pub(super) struct Budget {
-    work: Cell<usize>,
-    depth: Cell<usize>,
-}
 
 struct Search<'a, 'p> {
     json: &'a [u8],
@@ -40,6 +35,21 @@ pub(super) fn get<'a>(
 ) -> Result<Found<'a>, PathError> {
     budget.spend(json.len() + path.len())?;
     budget.nested(|| get_nested(json, path, budget))
+}
+
+impl Found<'_> {
+    /// Asks the found piece itself.
+    pub(super) fn get(&self, path: &[u8], budget: &Budget) -> Result<Self, PathError> {
+        let mut found = match &self.raw {
+            Cow::Borrowed(raw) => get(raw, path, budget)?,
+            Cow::Owned(raw) => get(raw, path, budget)?.into_owned(),
+        };
+        match &mut found.indexes {
+            Some(indexes) => indexes.iter_mut().for_each(|index| *index += self.index),
+            None => found.index += self.index,
+        }
+        Ok(found)
+    }
 }
 
 fn get_nested<'a>(
@@ -429,32 +439,34 @@ fn index_of(part: &[u8]) -> Option<usize> {
 
 // === impl Budget ===
 
-impl Budget {
-    pub(super) fn spend(&self, bytes: usize) -> Result<(), PathError> {
-        let work = self.work.get().saturating_add(bytes);
-        self.work.set(work);
-        if work > MAX_WORK {
-            Err(PathError::TooMuchWork)
-        } else {
-            Ok(())
+/// Follows keys and indices.
+pub(super) fn read_plain<'d>(doc: &'d Value, path: &[u8]) -> Option<&'d Value> {
+    let (mut node, mut rest) = (doc, path);
+    loop {
+        let step = ObjectStep::parse(rest);
+        let after = match step.rest {
+            Rest::More(after) => Some(after),
+            Rest::End | Rest::Pipe(_) => None,
+        };
+        node = match node {
+            Value::Object(members) => members.get(std::str::from_utf8(&step.key).ok()?)?,
+            Value::Array(elements) => {
+                // Lists know no escapes: the digits have to stand there as they are.
+                let part = &rest[..after.map_or(rest.len(), |after| rest.len() - after.len() - 1)];
+                let is_index = !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+                elements.get(
+                    std::str::from_utf8(part)
+                        .ok()
+                        .filter(|_| is_index)?
+                        .parse::<usize>()
+                        .ok()?,
+                )?
+            }
+            _ => return None,
+        };
+        match after {
+            Some(after) => rest = after,
+            None => return Some(node),
         }
-    }
-
-    pub(super) fn spent(&self) -> usize {
-        self.work.get()
-    }
-
-    pub(super) fn nested<T>(
-        &self,
-        work: impl FnOnce() -> Result<T, PathError>,
-    ) -> Result<T, PathError> {
-        let depth = self.depth.get();
-        if depth >= MAX_DEPTH {
-            return Err(PathError::TooDeep);
-        }
-        self.depth.set(depth + 1);
-        let result = work();
-        self.depth.set(depth);
-        result
     }
 }

@@ -5,7 +5,18 @@
 
 use std::borrow::Cow;
 
-use super::Kind;
+/// The kind of value that a path found, in the order of the Go library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    #[default]
+    Null,
+    False,
+    Number,
+    String,
+    True,
+    /// An object or a list.
+    Json,
+}
 
 /// The kind of token that begins at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::limits::MAX_ELEMENTS;
 use super::*;
 
 /// A document that has a member twice: objects of a cluster have not, ours neither.

@@ -3,10 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::{
-    MAX_PADDING, PathError,
     component::{ObjectStep, sub_selectors},
-    modifier,
-    read::{self, Budget},
+    limits::{Budget, MAX_PADDING, PathError},
+    modifier, read,
 };
 
 /// One key or index of a path that is written through.

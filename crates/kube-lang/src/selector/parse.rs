@@ -1,6 +1,6 @@
-//! The grammar of selector strings, and the syntax of label keys and values.
+//! The grammar of selector strings.
 
-use super::{Operator, Requirement, SelectorError};
+use super::requirement::{Operator, Requirement, SelectorError, check_key};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
@@ -25,67 +25,6 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
         at: 0,
     }
     .requirements()
-}
-
-pub(super) fn check_key(key: &str) -> Result<(), SelectorError> {
-    match key_problem(key) {
-        None => Ok(()),
-        Some(problem) => Err(SelectorError::Key {
-            key: key.to_owned(),
-            problem,
-        }),
-    }
-}
-
-pub(super) fn value_problem(value: &str) -> Option<&'static str> {
-    if value.len() > 63 {
-        return Some("must be no more than 63 bytes");
-    }
-    (!value.is_empty() && !is_name(value)).then_some(
-        "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-    )
-}
-
-fn key_problem(key: &str) -> Option<&'static str> {
-    let (prefix, name) = match key.split_once('/') {
-        None => (None, key),
-        Some((_, name)) if name.contains('/') => return Some("must have at most one '/'"),
-        Some((prefix, name)) => (Some(prefix), name),
-    };
-    if let Some(prefix) = prefix {
-        if prefix.is_empty() {
-            return Some("the prefix must not be empty");
-        }
-        if prefix.len() > 253 || !prefix.split('.').all(is_dns_label) {
-            return Some("the prefix must be a lower-case DNS name of at most 253 bytes");
-        }
-    }
-    match name {
-        "" => Some("the name must not be empty"),
-        _ if name.len() > 63 => Some("the name must be no more than 63 bytes"),
-        _ if !is_name(name) => Some(
-            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-        ),
-        _ => None,
-    }
-}
-
-fn is_name(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    edge(bytes.first())
-        && edge(bytes.last())
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let lower = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    bytes.first().is_some_and(lower)
-        && bytes.last().is_some_and(lower)
-        && bytes.iter().all(|b| lower(b) || *b == b'-')
 }
 
 fn scan(text: &str) -> Vec<(Token, &str)> {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use gotmpl::Value;
 use sha1::Digest as _;
 
-use super::functions::{Answer, Entry, entry, int_arg, text_arg};
+use super::entry::{Answer, Entry, entry, int_arg, text_arg};
 use super::values::{encoded, string};
 use crate::go_json::Escape;
 

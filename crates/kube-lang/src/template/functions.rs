@@ -4,32 +4,10 @@ use std::sync::Arc;
 
 use gotmpl::{FuncMap, TemplateError, Value};
 
-use super::{
-    MAX_OUTPUT, digests, links, lists, maps, numbers, patterns, semver, text, times, values,
-};
-
-pub(super) type Answer = Result<Value, String>;
-pub(super) type Function = fn(&[Value]) -> Answer;
-
-/// A function by its name, with the fewest and the most arguments it takes.
-pub(super) struct Entry {
-    pub(super) name: &'static str,
-    pub(super) least: usize,
-    pub(super) most: usize,
-    pub(super) run: Function,
-}
-
-pub(super) const fn entry(name: &'static str, least: usize, most: usize, run: Function) -> Entry {
-    Entry {
-        name,
-        least,
-        most,
-        run,
-    }
-}
-
-/// No limit of arguments.
-pub(super) const ANY: usize = usize::MAX;
+use super::entry::{ANY, Answer, Entry, entry};
+use super::integers::{Integers, int_parameters};
+use super::limits::{MAX_OUTPUT, spend};
+use super::{digests, links, lists, maps, numbers, patterns, semver, text, times, values};
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
     [
@@ -118,7 +96,7 @@ pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
             _ => 0,
         })
         .sum();
-    super::spend(1 + size as u64)?;
+    spend(1 + size as u64)?;
     let answer = (entry.run)(args).map_err(|e| format!("error calling {}: {e}", shown(entry)))?;
     match &answer {
         Value::String(s) if s.len() > MAX_OUTPUT => Err(format!(
@@ -126,7 +104,7 @@ pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
             shown(entry)
         )),
         // Text is made of whatever the arguments hold, however deep.
-        Value::String(s) => super::spend(s.len() as u64 / 64).map(|()| answer),
+        Value::String(s) => spend(s.len() as u64 / 64).map(|()| answer),
         _ => Ok(answer),
     }
 }
@@ -135,6 +113,63 @@ pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
 pub(super) fn run_named(name: &str, args: &[Value]) -> Answer {
     let entry = entries().find(|entry| entry.name == name);
     run(entry.ok_or("no such function")?, args)
+}
+
+/// Calls the function that the first argument names with those after the second, whose integers have the types that
+/// the second tells.
+fn call_typed(args: &[Value]) -> Answer {
+    let (Some(name), Some(bits)) = (args.first().and_then(Value::as_str), args.get(1)) else {
+        return Err("the name of a function is missing".to_owned());
+    };
+    let bits = bits.as_int().unwrap_or_default();
+    let integers = |at: usize| match bits >> (2 * at) & 3 {
+        1 => Integers::Literal,
+        2 => Integers::Data,
+        _ => Integers::Unknown,
+    };
+    let mut args = args[2..].to_vec();
+    let is_int = matches!(args.last(), Some(Value::Int(_)))
+        && integers(args.len().saturating_sub(1)) == Integers::Literal;
+    match name {
+        "typeOf" | "kindOf" if is_int => return Ok(values::string("int")),
+        "kindIs" | "typeIs" | "typeIsLike" if is_int => {
+            return Ok(Value::Bool(args[0].as_str() == Some("int")));
+        }
+        // Seconds are an int64 or a text; of anything else they are none.
+        "duration" if is_int => args[0] = Value::Int(0),
+        "has" | "mustHas" | "deepEqual" if integers(0).differ(integers(1)) => {
+            args[0] = unlike(&args[0]);
+        }
+        "without" | "mustWithout" => {
+            for (at, arg) in args.iter_mut().enumerate().skip(1) {
+                if integers(0).differ(integers(at)) {
+                    *arg = unlike(arg);
+                }
+            }
+        }
+        _ => {}
+    }
+    for at in int_parameters(name) {
+        if let (Some(Value::Int(_)), Integers::Data) = (args.get(*at), integers(*at)) {
+            return Err("wrong type for value; expected int; got int64".to_owned());
+        }
+    }
+    run_named(name, &args)
+}
+
+/// A value whose integers equal none of another type.
+fn unlike(value: &Value) -> Value {
+    match value {
+        Value::Int(number) => Value::Uint(number.cast_unsigned()),
+        Value::List(items) => Value::List(items.iter().map(unlike).collect()),
+        Value::Map(fields) => values::map(
+            fields
+                .iter()
+                .map(|(name, field)| (name.clone(), unlike(field)))
+                .collect(),
+        ),
+        other => other.clone(),
+    }
 }
 
 /// The name by which a template called it.
@@ -146,8 +181,11 @@ fn shown(entry: &Entry) -> &'static str {
     }
 }
 
+/// Calls another function with the types of integers in the template.
+const TYPED: Entry = entry("goTyped", 2, ANY, call_typed);
+
 pub(super) fn go_table() -> FuncMap {
-    let internal = maps::INTERNAL.iter();
+    let internal = maps::INTERNAL.iter().chain([&TYPED]);
     entries()
         .chain(internal)
         .map(|entry| {
@@ -197,27 +235,3 @@ pub(super) const REFUSED: &[&str] = &[
     "derivePassword",
     "decryptAES",
 ];
-
-/// An argument that must be text.
-pub(super) fn text_arg(args: &[Value], at: usize) -> Result<&str, String> {
-    match args.get(at) {
-        Some(Value::String(s)) => Ok(s),
-        Some(Value::Nil) | None => Err("invalid value; expected string".to_owned()),
-        Some(other) => Err(format!(
-            "wrong type for value; expected string; got {}",
-            values::type_name(other)
-        )),
-    }
-}
-
-/// An argument that must be an integer.
-pub(super) fn int_arg(args: &[Value], at: usize) -> Result<i64, String> {
-    match args.get(at) {
-        Some(Value::Int(n)) => Ok(*n),
-        Some(other) => Err(format!(
-            "wrong type for value; expected int; got {}",
-            values::type_name(other)
-        )),
-        None => Err("invalid value; expected int".to_owned()),
-    }
-}

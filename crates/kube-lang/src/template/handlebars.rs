@@ -7,8 +7,11 @@ use handlebars::{
 };
 use serde_json::Value as Json;
 
-use super::functions::{self, Entry};
-use super::{Bounded, CompileError, values};
+use super::engine::CompileError;
+use super::entry::Entry;
+use super::functions;
+use super::limits::Bounded;
+use super::values;
 
 const MAIN: &str = "main";
 
@@ -81,7 +84,7 @@ impl std::io::Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let text = std::str::from_utf8(bytes).map_err(std::io::Error::other)?;
         std::fmt::Write::write_str(&mut self.0, text).map_err(std::io::Error::other)?;
-        super::spend(1).map_err(std::io::Error::other)?;
+        super::limits::spend(1).map_err(std::io::Error::other)?;
         Ok(bytes.len())
     }
 

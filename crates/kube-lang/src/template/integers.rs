@@ -4,12 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use gotmpl::Value;
 use gotmpl::parse::{CommandNode, Expr, ListNode, Node, Number, PipeNode};
-
-use super::functions::{self, Answer};
-use super::tree::MUTATING;
-use super::values::string;
 
 /// The type of all integers within a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +39,7 @@ impl Integers {
         }
     }
 
-    fn differ(self, other: Self) -> bool {
+    pub(super) fn differ(self, other: Self) -> bool {
         matches!((self, other), (Literal, Data) | (Data, Literal))
     }
 }
@@ -211,7 +206,7 @@ fn integers_returned(name: &str, args: &[Integers]) -> Integers {
 }
 
 /// The parameters of functions that are Go's `int`, so that an `int64` is an error.
-fn int_parameters(name: &str) -> &'static [usize] {
+pub(super) fn int_parameters(name: &str) -> &'static [usize] {
     match name {
         "repeat" | "trunc" | "indent" | "nindent" | "until" | "abbrev" | "chunk" | "mustChunk"
         | "wrap" | "wrapWith" => &[0],
@@ -251,6 +246,15 @@ pub(super) enum Call {
     Unclear,
 }
 
+pub(super) const MUTATING: &[&str] = &[
+    "set",
+    "unset",
+    "merge",
+    "mergeOverwrite",
+    "mustMerge",
+    "mustMergeOverwrite",
+];
+
 /// Reads how a function depends on the types of what it is given.
 pub(super) fn call_of(name: &str, args: &[Integers]) -> Call {
     let literal = args.contains(&Literal);
@@ -273,61 +277,4 @@ pub(super) fn call_of(name: &str, args: &[Integers]) -> Call {
     }
     let bits = args.iter().enumerate();
     Call::Typed(bits.fold(0, |bits, (at, integers)| bits | integers.bits() << (2 * at)))
-}
-
-/// Calls the function that the first argument names with those after the second, whose integers have the types that
-/// the second tells.
-pub(super) fn call(args: &[Value]) -> Answer {
-    let (Some(name), Some(bits)) = (args.first().and_then(Value::as_str), args.get(1)) else {
-        return Err("the name of a function is missing".to_owned());
-    };
-    let bits = bits.as_int().unwrap_or_default();
-    let integers = |at: usize| match bits >> (2 * at) & 3 {
-        1 => Literal,
-        2 => Data,
-        _ => Unknown,
-    };
-    let mut args = args[2..].to_vec();
-    let is_int = matches!(args.last(), Some(Value::Int(_)))
-        && integers(args.len().saturating_sub(1)) == Literal;
-    match name {
-        "typeOf" | "kindOf" if is_int => return Ok(string("int")),
-        "kindIs" | "typeIs" | "typeIsLike" if is_int => {
-            return Ok(Value::Bool(args[0].as_str() == Some("int")));
-        }
-        // Seconds are an int64 or a text; of anything else they are none.
-        "duration" if is_int => args[0] = Value::Int(0),
-        "has" | "mustHas" | "deepEqual" if integers(0).differ(integers(1)) => {
-            args[0] = unlike(&args[0]);
-        }
-        "without" | "mustWithout" => {
-            for (at, arg) in args.iter_mut().enumerate().skip(1) {
-                if integers(0).differ(integers(at)) {
-                    *arg = unlike(arg);
-                }
-            }
-        }
-        _ => {}
-    }
-    for at in int_parameters(name) {
-        if let (Some(Value::Int(_)), Data) = (args.get(*at), integers(*at)) {
-            return Err("wrong type for value; expected int; got int64".to_owned());
-        }
-    }
-    functions::run_named(name, &args)
-}
-
-/// A value whose integers equal none of another type.
-fn unlike(value: &Value) -> Value {
-    match value {
-        Value::Int(number) => Value::Uint(number.cast_unsigned()),
-        Value::List(items) => Value::List(items.iter().map(unlike).collect()),
-        Value::Map(fields) => super::values::map(
-            fields
-                .iter()
-                .map(|(name, field)| (name.clone(), unlike(field)))
-                .collect(),
-        ),
-        other => other.clone(),
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gotmpl::Value;
 
-use super::functions::{Answer, Entry, entry, text_arg};
+use super::entry::{Answer, Entry, entry, text_arg};
 use super::values::{map, string};
 
 pub(super) const TABLE: &[Entry] = &[

@@ -2,7 +2,7 @@
 
 use gotmpl::Value;
 
-use super::functions::{ANY, Answer, Entry, entry, int_arg, text_arg};
+use super::entry::{ANY, Answer, Entry, entry, int_arg, text_arg};
 use super::typed;
 use super::values::{bounded, printed, string, type_name};
 
@@ -119,7 +119,7 @@ fn reverse(args: &[Value]) -> Answer {
 }
 
 fn contains_item(items: &[Value], wanted: &Value) -> Result<bool, String> {
-    super::spend(items.len() as u64)?;
+    super::limits::spend(items.len() as u64)?;
     Ok(items.contains(wanted))
 }
 
@@ -183,7 +183,7 @@ fn concat(args: &[Value]) -> Answer {
         let Value::List(items) = arg else {
             return Err(format!("Cannot concat type {} as list", type_name(arg)));
         };
-        super::spend(items.len() as u64)?;
+        super::limits::spend(items.len() as u64)?;
         all.extend(items.iter().cloned());
     }
     if all.is_empty() {
@@ -220,7 +220,7 @@ fn texts(value: &Value) -> Result<Vec<String>, String> {
 
 fn join(args: &[Value]) -> Answer {
     let (separator, parts) = (text_arg(args, 0)?, texts(&args[1])?);
-    if separator.len().saturating_mul(parts.len()) > super::MAX_OUTPUT {
+    if separator.len().saturating_mul(parts.len()) > super::limits::MAX_OUTPUT {
         return Err("the text would be too long".to_owned());
     }
     Ok(string(parts.join(separator)))

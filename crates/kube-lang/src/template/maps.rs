@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use gotmpl::Value;
 
-use super::functions::{ANY, Answer, Entry, entry, text_arg};
-use super::integers;
+use super::entry::{ANY, Answer, Entry, entry, text_arg};
 use super::printf;
 use super::typed;
 use super::values::{self, bounded, encoded, float, kind, printed, string, type_name};
@@ -113,7 +112,6 @@ pub(super) const INTERNAL: &[Entry] = &[
     entry("goPrintf", 2, ANY, printf::printf),
     entry("goField", 2, ANY, field),
     entry("goItem", 1, 1, item),
-    entry("goTyped", 2, ANY, integers::call),
     entry("goNil", 0, 0, |_| Ok(Value::Nil)),
     // Built-in functions of Go's templates, with the limits of every function.
     entry("print", 0, ANY, |a| sprint(a).map(string)),
@@ -128,8 +126,8 @@ pub(super) const INTERNAL: &[Entry] = &[
         shown(a).map(|t| string(gotmpl::url_encode(&t)))
     }),
     entry("goWork", 1, 1, |a| {
-        let weight = super::functions::int_arg(a, 0)?;
-        super::spend(u64::try_from(weight).unwrap_or_default())?;
+        let weight = super::entry::int_arg(a, 0)?;
+        super::limits::spend(u64::try_from(weight).unwrap_or_default())?;
         Ok(Value::Nil)
     }),
     entry("gjsonString", 1, 1, |a| gjson_text(&a[0]).map(string)),
@@ -274,7 +272,7 @@ fn some_fields(args: &[Value], at: usize) -> Result<&Fields, String> {
 /// makes nil at the end of the path an error, bit 1 at its start.
 fn field(args: &[Value]) -> Answer {
     let mut at = &args[1];
-    let nulls = super::functions::int_arg(args, 0)?;
+    let nulls = super::entry::int_arg(args, 0)?;
     let (at_the_end, at_the_start) = (nulls & 1 != 0, nulls & 2 != 0);
     for (depth, name) in args[2..].iter().enumerate() {
         let name = name.as_str().unwrap_or_default();
@@ -423,7 +421,7 @@ fn merge(args: &[Value], winner: Winner) -> Answer {
 }
 
 fn merge_into(all: &mut Fields, other: &Fields, winner: Winner) -> Result<(), String> {
-    super::spend(other.len() as u64)?;
+    super::limits::spend(other.len() as u64)?;
     for (key, theirs) in other {
         match (all.get_mut(key), theirs) {
             (None, _) => {
@@ -476,7 +474,7 @@ fn pretty(args: &[Value]) -> Answer {
                 out.push(c);
             }
         }
-        if out.len() > super::MAX_OUTPUT {
+        if out.len() > super::limits::MAX_OUTPUT {
             return Err("the text would be too long".to_owned());
         }
     }

@@ -2,7 +2,7 @@
 
 use gotmpl::Value;
 
-use super::functions::{ANY, Answer, Entry, entry, int_arg};
+use super::entry::{ANY, Answer, Entry, entry, int_arg};
 use super::values::string;
 
 pub(super) const TABLE: &[Entry] = &[
@@ -18,9 +18,7 @@ pub(super) const TABLE: &[Entry] = &[
     entry("float64", 1, 1, |a| Ok(Value::Float(real(&a[0])))),
     entry("atoi", 1, 1, |a| {
         Ok(Value::Int(
-            super::functions::text_arg(a, 0)?
-                .parse()
-                .unwrap_or_default(),
+            super::entry::text_arg(a, 0)?.parse().unwrap_or_default(),
         ))
     }),
     entry("add", 0, ANY, |a| {
@@ -230,7 +228,7 @@ fn steps(start: i64, end: i64, step: i64) -> Result<Vec<i64>, String> {
     if count > 50_000 {
         return Err("the list would have more than 50000 numbers".to_owned());
     }
-    super::spend(count as u64)?;
+    super::limits::spend(count as u64)?;
     Ok((0..count)
         .scan(start, |at, _| {
             Some(std::mem::replace(at, at.wrapping_add(step)))

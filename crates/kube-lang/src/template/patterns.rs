@@ -3,7 +3,7 @@
 use gotmpl::Value;
 use regex::{NoExpand, Regex, RegexBuilder};
 
-use super::functions::{Answer, Entry, entry, int_arg, text_arg};
+use super::entry::{Answer, Entry, entry, int_arg, text_arg};
 use super::typed;
 use super::values::string;
 
@@ -51,7 +51,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     if pattern.len() > MAX_PATTERN {
         return Err(format!("the pattern is longer than {MAX_PATTERN} bytes"));
     }
-    super::spend(200)?;
+    super::limits::spend(200)?;
     let mut out = String::new();
     let mut chars = pattern.chars().peekable();
     let mut class = 0;
@@ -122,7 +122,7 @@ fn find_all(args: &[Value]) -> Answer {
     let most = usize::try_from(int_arg(args, 2)?).unwrap_or(usize::MAX);
     let mut found = Vec::new();
     for part in regex.find_iter(text).take(most) {
-        super::spend(1)?;
+        super::limits::spend(1)?;
         found.push(string(part.as_str()));
     }
     if found.is_empty() {
@@ -135,7 +135,7 @@ fn find_all(args: &[Value]) -> Answer {
 fn check_growth(text: &str, replacement: &str) -> Result<(), String> {
     let dollars = replacement.matches('$').count();
     let each = replacement.len() + dollars * text.len();
-    if (text.len() + 1).saturating_mul(each.max(1)) > 64 * super::MAX_OUTPUT {
+    if (text.len() + 1).saturating_mul(each.max(1)) > 64 * super::limits::MAX_OUTPUT {
         return Err("the text would be too long after the replacement".to_owned());
     }
     Ok(())

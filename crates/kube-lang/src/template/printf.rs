@@ -6,10 +6,10 @@ use std::fmt::{self, Write as _};
 
 use gotmpl::Value;
 
-use super::functions::Answer;
+use super::entry::Answer;
+use super::limits::{MAX_OUTPUT, spend};
 use super::typed::{self, Typed};
 use super::values::{string, type_name};
-use super::{MAX_OUTPUT, spend};
 
 mod spec;
 

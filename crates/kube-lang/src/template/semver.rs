@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gotmpl::Value;
 
-use super::functions::{Answer, Entry, entry, text_arg};
+use super::entry::{Answer, Entry, entry, text_arg};
 use super::typed;
 use super::values::string;
 

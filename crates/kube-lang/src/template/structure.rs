@@ -1,7 +1,7 @@
 //! Checks blocks before parsing: an `end` or `else` without a block, a nested `define`, and nesting that is too deep for the
 //! recursive parser.
 
-use super::CompileError;
+use super::engine::CompileError;
 
 const MAX_NESTING: usize = 50;
 /// The parser recurses for every `else if`.

@@ -1,5 +1,6 @@
 //! Every case of the contract, and the bounds.
 
+use super::limits::MAX_OUTPUT;
 use super::*;
 use std::collections::BTreeSet;
 

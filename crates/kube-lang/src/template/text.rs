@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gotmpl::Value;
 
-use super::MAX_OUTPUT;
-use super::functions::{ANY, Answer, Entry, entry, int_arg, text_arg};
+use super::entry::{ANY, Answer, Entry, entry, int_arg, text_arg};
+use super::limits::MAX_OUTPUT;
 use super::values::{map, printed, string};
 use crate::go_text;
 
@@ -384,7 +384,7 @@ fn camelcase(args: &[Value]) -> Answer {
 }
 
 fn pieces(text: &str, separator: &str, most: usize) -> Result<Vec<String>, String> {
-    super::spend(text.len() as u64 / 8)?;
+    super::limits::spend(text.len() as u64 / 8)?;
     Ok(match most {
         0 => Vec::new(),
         _ if separator.is_empty() && most == usize::MAX => text.chars().map(String::from).collect(),

@@ -6,7 +6,7 @@
 
 use gotmpl::Value;
 
-use super::functions::{Answer, Entry, entry, text_arg};
+use super::entry::{Answer, Entry, entry, text_arg};
 use super::typed;
 use super::values::string;
 use crate::go_text::parse_duration;

@@ -8,21 +8,14 @@ use gotmpl::parse::{
     ActionNode, BranchNode, CommandNode, Expr, ListNode, Node, Number, PipeNode, Pos, SmolStr,
 };
 
-use super::integers::{self, Call, Integers, Scope};
-use super::{CompileError, Engine, NAME, functions, literals};
+use super::engine::{CompileError, Engine, NAME};
+use super::integers::{self, Call, Integers, MUTATING, Scope};
+use super::{functions, literals};
 
 /// Functions of the language itself.
 const BUILT_IN: [&str; 21] = [
     "and", "break", "call", "continue", "eq", "ge", "gt", "html", "index", "js", "le", "len", "lt",
     "ne", "not", "or", "print", "printf", "println", "slice", "urlquery",
-];
-pub(super) const MUTATING: &[&str] = &[
-    "set",
-    "unset",
-    "merge",
-    "mergeOverwrite",
-    "mustMerge",
-    "mustMergeOverwrite",
 ];
 const METHODS: &[&str] = &[
     "String", "Int", "Float", "Bool", "Raw", "Exists", "Num", "Str", "Type", "Array", "Map",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use gotmpl::Value;
 
-use super::spend;
+use super::limits::spend;
 
 /// The work that remembering one value takes.
 const COST: u64 = 16;

@@ -8,7 +8,7 @@ use crate::go_json::{self, Escape};
 use gotmpl::Value;
 use serde_json::Value as Json;
 
-use super::MAX_OUTPUT;
+use super::limits::MAX_OUTPUT;
 use super::typed::{self, Typed};
 
 const MAX_NODES: usize = 50_000;
@@ -245,7 +245,7 @@ fn measure(value: &Value, depth: usize, left: &mut usize) -> Result<(), String> 
         ));
     }
     *left -= 1;
-    super::spend(1)?;
+    super::limits::spend(1)?;
     match value {
         // Text counts by its size: shared text is small until it is printed.
         Value::String(text) => {

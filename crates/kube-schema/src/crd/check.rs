@@ -10,47 +10,51 @@ use serde_json::Value;
 use kube_lang::names::is_community_domain;
 
 use super::{
-    Conversion, Definition, Version,
+    Conversion, Definition,
     read::{self, flag, list, text},
-    version,
+    version::{self, Version},
 };
 use crate::field::{FieldError, Path};
 use crate::names::{self, MetadataRules, NameRule, Scope};
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
-pub(super) fn crd(crd: &Value) -> Result<Definition, Vec<FieldError>> {
-    let empty = Value::Object(serde_json::Map::new());
-    let spec = crd.get("spec").unwrap_or(&empty);
-    let wrong_types = read::check_spec_types(spec);
-    if !wrong_types.is_empty() {
-        return Err(wrong_types);
-    }
-    let mut errors = metadata(crd, spec);
-    group(text(spec, "group"), &mut errors);
-    let scope = scope(text(spec, "scope"), &mut errors);
-    let versions = versions(spec, &mut errors);
-    required_names(spec, &mut errors);
-    check_names(spec, &mut errors);
-    let conversion = conversion(spec, &mut errors);
-    errors.extend(approval(crd, text(spec, "group")));
-    if flag(spec, "preserveUnknownFields") {
-        errors.push(FieldError::invalid(
-            "spec.preserveUnknownFields",
-            true,
-            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
-        ));
-    }
-    match scope {
-        Some(scope) if errors.is_empty() => Ok(Definition {
-            group: text(spec, "group").to_owned(),
-            names: read::names(spec),
-            scope,
-            name_rule: NameRule::Dns1123Subdomain,
-            versions,
-            conversion,
-        }),
-        _ => Err(errors),
+impl Definition {
+    /// Reads a whole `CustomResourceDefinition` (`apiextensions.k8s.io/v1`) to which [`default_crd`](super::default_crd) has been applied.
+    /// The errors are those of the server's 422.
+    pub fn from_crd(crd: &Value) -> Result<Self, Vec<FieldError>> {
+        let empty = Value::Object(serde_json::Map::new());
+        let spec = crd.get("spec").unwrap_or(&empty);
+        let wrong_types = read::check_spec_types(spec);
+        if !wrong_types.is_empty() {
+            return Err(wrong_types);
+        }
+        let mut errors = metadata(crd, spec);
+        group(text(spec, "group"), &mut errors);
+        let scope = scope(text(spec, "scope"), &mut errors);
+        let versions = versions(spec, &mut errors);
+        required_names(spec, &mut errors);
+        check_names(spec, &mut errors);
+        let conversion = conversion(spec, &mut errors);
+        errors.extend(approval(crd, text(spec, "group")));
+        if flag(spec, "preserveUnknownFields") {
+            errors.push(FieldError::invalid(
+                "spec.preserveUnknownFields",
+                true,
+                "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+            ));
+        }
+        match scope {
+            Some(scope) if errors.is_empty() => Ok(Self {
+                group: text(spec, "group").to_owned(),
+                names: read::names(spec),
+                scope,
+                name_rule: NameRule::Dns1123Subdomain,
+                versions,
+                conversion,
+            }),
+            _ => Err(errors),
+        }
     }
 }
 

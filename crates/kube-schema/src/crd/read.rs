@@ -2,8 +2,28 @@
 
 use serde_json::Value;
 
-use super::{Column, Names};
 use crate::field::{FieldError, Path};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    pub plural: String,
+    pub singular: String,
+    pub kind: String,
+    pub list_kind: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+}
+
+/// A column of a table, as `additionalPrinterColumns` has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    pub kind: String,
+    pub format: String,
+    pub description: String,
+    pub priority: i64,
+    pub json_path: String,
+}
 
 pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or("")

@@ -21,44 +21,48 @@ fn constant(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the two patterns above are constants that the tests compile")
 }
 
-pub(super) fn read(object: &Value) -> Result<Definition, Vec<FieldError>> {
-    let empty = Value::Object(serde_json::Map::new());
-    let spec = object.get("spec").unwrap_or(&empty);
-    let mut errors = read::check_spec_types(spec);
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    let group = text(spec, "group");
-    check_group(group, &mut errors);
-    let scope = check::scope(text(spec, "scope"), &mut errors);
-    check::required_names(spec, &mut errors);
-    check::check_names(spec, &mut errors);
-    check_name(object, spec, &mut errors);
-    errors.extend(check::approval(object, group));
-    let name_rule = match text(spec, "nameValidation") {
-        "" | "DNS1123Subdomain" => NameRule::Dns1123Subdomain,
-        "PathSegmentName" => NameRule::PathSegment,
-        other => {
-            errors.push(FieldError::not_supported(
-                "spec.nameValidation",
-                other,
-                ["DNS1123Subdomain", "PathSegmentName"],
-            ));
-            NameRule::Dns1123Subdomain
+impl Definition {
+    /// Reads a whole `APIResourceSchema` (`apis.kcp.io/v1alpha1`) to which [`default_resource_schema`](super::default_resource_schema) has been
+    /// applied. kcp answers its errors with 403.
+    pub fn from_resource_schema(object: &Value) -> Result<Self, Vec<FieldError>> {
+        let empty = Value::Object(serde_json::Map::new());
+        let spec = object.get("spec").unwrap_or(&empty);
+        let mut errors = read::check_spec_types(spec);
+        if !errors.is_empty() {
+            return Err(errors);
         }
-    };
-    let conversion = conversion(spec, &mut errors);
-    let versions = versions(spec, &mut errors);
-    match scope {
-        Some(scope) if errors.is_empty() => Ok(Definition {
-            group: group.to_owned(),
-            names: read::names(spec),
-            scope,
-            name_rule,
-            versions,
-            conversion,
-        }),
-        _ => Err(errors),
+        let group = text(spec, "group");
+        check_group(group, &mut errors);
+        let scope = check::scope(text(spec, "scope"), &mut errors);
+        check::required_names(spec, &mut errors);
+        check::check_names(spec, &mut errors);
+        check_name(object, spec, &mut errors);
+        errors.extend(check::approval(object, group));
+        let name_rule = match text(spec, "nameValidation") {
+            "" | "DNS1123Subdomain" => NameRule::Dns1123Subdomain,
+            "PathSegmentName" => NameRule::PathSegment,
+            other => {
+                errors.push(FieldError::not_supported(
+                    "spec.nameValidation",
+                    other,
+                    ["DNS1123Subdomain", "PathSegmentName"],
+                ));
+                NameRule::Dns1123Subdomain
+            }
+        };
+        let conversion = conversion(spec, &mut errors);
+        let versions = versions(spec, &mut errors);
+        match scope {
+            Some(scope) if errors.is_empty() => Ok(Self {
+                group: group.to_owned(),
+                names: read::names(spec),
+                scope,
+                name_rule,
+                versions,
+                conversion,
+            }),
+            _ => Err(errors),
+        }
     }
 }
 
@@ -134,12 +138,12 @@ fn conversion(spec: &Value, errors: &mut Vec<FieldError>) -> Conversion {
     }
 }
 
-fn versions(spec: &Value, errors: &mut Vec<FieldError>) -> Vec<super::Version> {
+fn versions(spec: &Value, errors: &mut Vec<FieldError>) -> Vec<version::Version> {
     let root = Path::Root;
     let spec_path = root.field("spec");
     let all = spec_path.field("versions");
     let written = list(spec, "versions");
-    let mut compiled: Vec<super::Version> = Vec::new();
+    let mut compiled: Vec<version::Version> = Vec::new();
     for (nth, one) in written.iter().enumerate() {
         let at = all.index(nth);
         let name = text(one, "name");

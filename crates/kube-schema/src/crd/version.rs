@@ -4,14 +4,34 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{
-    Version,
-    read::{self, flag, text},
-};
+use super::read::{self, Column, flag, text};
 use crate::field::{FieldError, Path};
 use crate::schema::Schema;
 
 const MAX_SELECTABLE: usize = 8;
+
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own in the definition"
+)]
+pub struct Version {
+    pub name: String,
+    pub served: bool,
+    pub storage: bool,
+    pub deprecated: bool,
+    pub deprecation_warning: Option<String>,
+    pub schema: Schema,
+    /// The schema as written, for documents that describe the API.
+    pub schema_document: Value,
+    /// True if there is a status subresource.
+    pub status: bool,
+    /// The scale subresource as written.
+    pub scale: Option<Value>,
+    /// Paths such as `.spec.color` by which objects can be selected.
+    pub selectable_fields: Vec<String>,
+    pub columns: Vec<Column>,
+}
 
 pub(super) fn compiled(version: &Value, schema: Schema, document: &Value) -> Version {
     let subresources = version.get("subresources").unwrap_or(&Value::Null);

@@ -5,11 +5,10 @@ use kube_lang::go_regex::GoRegex;
 use serde_json::Value;
 
 use super::{
-    Additional, ListType, SchemaNode, Type, flag,
     formats::{Format, Formats},
-    keyword_value, list,
+    keywords::{Type, flag, keyword_value, list, properties, text},
+    node::{Additional, ListType, SchemaNode},
     numbers::Bounds,
-    properties, text,
 };
 
 pub(super) fn node(schema: &Value, formats: Formats) -> SchemaNode {

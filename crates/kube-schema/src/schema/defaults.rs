@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{SchemaNode, prune, validate};
+use super::{node::SchemaNode, prune, validate};
 use crate::field::{FieldError, Path};
 
 /// Removes nulls if the schema wants a value and has no default for it.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::SchemaNode;
+use super::node::SchemaNode;
 use crate::field::{FieldError, Path};
 use crate::names::{self, MetadataRules, NameRule, Scope};
 

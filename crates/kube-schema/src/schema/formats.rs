@@ -2,7 +2,7 @@
 
 use kube_lang::formats;
 
-use super::Type;
+use super::keywords::Type;
 
 /// A format that values are checked against, with its name in the schema.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{ListType, SchemaNode};
+use super::node::{ListType, SchemaNode};
 use crate::field::{FieldError, Path};
 
 pub(super) fn check(root: &SchemaNode, object: &Value) -> Vec<FieldError> {

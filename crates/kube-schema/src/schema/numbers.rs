@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::{Type, flag, text};
+use super::keywords::{Type, flag, text};
 use kube_lang::go_text::float_text;
 
 #[derive(Clone, Debug, Default)]

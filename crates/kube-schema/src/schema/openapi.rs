@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Type, flag, keyword_value, list, properties, rules, text};
+use super::{
+    keywords::{Type, flag, keyword_value, list, properties, text},
+    rules,
+};
 use crate::field::{FieldError, Path};
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";

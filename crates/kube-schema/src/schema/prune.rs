@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Additional, SchemaNode};
+use super::node::{Additional, SchemaNode};
 use crate::field::Path;
 
 /// Fields that every object has, whatever its schema says.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{ListType, SchemaNode};
+use super::node::{ListType, SchemaNode};
 use crate::field::{FieldError, Path};
 
 /// Drops the errors about unchanged values.

@@ -3,8 +3,11 @@
 
 use serde_json::Value;
 
-use super::{MAX_DEPTH, keyword_value};
+use super::keywords::{keyword_value, list, properties};
 use crate::field::{FieldError, Path};
+
+/// The maximum depth of a schema; the JSON parser has a similar limit.
+pub const MAX_DEPTH: usize = 100;
 
 const TEXTS: [&str; 8] = [
     "type",
@@ -108,7 +111,7 @@ fn is_rule(rule: &Value) -> bool {
 }
 
 fn nested(schema: &Value, path: &Path<'_>, depth: usize, errors: &mut Vec<FieldError>) {
-    for (name, property) in super::properties(schema) {
+    for (name, property) in properties(schema) {
         walk(
             property,
             &path.field("properties").key(name),
@@ -124,7 +127,7 @@ fn nested(schema: &Value, path: &Path<'_>, depth: usize, errors: &mut Vec<FieldE
         }
     }
     for keyword in SCHEMA_LISTS {
-        for (nth, inner) in super::list(schema, keyword).iter().enumerate() {
+        for (nth, inner) in list(schema, keyword).iter().enumerate() {
             walk(inner, &path.field(keyword).index(nth), depth - 1, errors);
         }
     }

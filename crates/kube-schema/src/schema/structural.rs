@@ -4,7 +4,7 @@
 use kube_lang::go_regex::GoRegex;
 use serde_json::Value;
 
-use super::{flag, keyword_value, list, properties, text};
+use super::keywords::{flag, keyword_value, list, properties, text};
 use crate::field::{FieldError, Path};
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";

@@ -8,8 +8,16 @@ use std::{borrow::Cow, collections::HashSet};
 use kube_lang::go_text::quote;
 use serde_json::Value;
 
-use super::{Additional, MAX_ERRORS, SchemaNode, Type, lists, numbers::Broken};
+use super::{
+    keywords::Type,
+    lists,
+    node::{Additional, SchemaNode},
+    numbers::Broken,
+};
 use crate::field::{ErrorKind, FieldError, Path};
+
+/// The maximum number of errors that are reported for an object.
+pub(super) const MAX_ERRORS: usize = 500;
 
 /// Validates a value on its own; paths in errors begin at its root.
 pub(super) fn value(node: &SchemaNode, value: &Value) -> Vec<FieldError> {

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::super::events::{COMPONENT, Reason as Told};
-use super::WorkspaceView;
 use crate::publish::synced::GenerationReport;
+use kube_lang::object::Object;
 
 /// The agent repeats the event of a refusal or of a pause every ten minutes, and checks the object more often.
 const REPEATED_WITHIN: SignedDuration = SignedDuration::from_mins(15);
@@ -36,50 +36,24 @@ pub(super) struct LatestResult<'a> {
     pub(super) is_outdated: bool,
 }
 
-impl WorkspaceView {
-    /// The events of the service, the latest first. If nothing tells which is the latest, the worst counts as such.
-    pub(super) fn events(&self) -> Vec<Event<'_>> {
-        let all = self.events.as_deref().unwrap_or_default();
-        let own = all.iter().filter(|event| self.is_own(event));
-        let mut events: Vec<_> = own.filter_map(Event::read).collect();
-        events.sort_by_key(|event| Reverse((event.last, event.tie, event.reason)));
-        events
-    }
+/// The events of the service about an object, the latest first. If nothing tells which is the latest, the worst counts
+/// as such.
+pub(super) fn about<'a>(object: &Object, events: &'a [Value]) -> Vec<Event<'a>> {
+    let own = events.iter().filter(|event| is_own(event, object));
+    let mut events: Vec<_> = own.filter_map(Event::read).collect();
+    events.sort_by_key(|event| Reverse((event.last, event.tie, event.reason)));
+    events
+}
 
-    fn is_own(&self, event: &Value) -> bool {
-        let component = &event["source"]["component"];
-        if *component != COMPONENT && event["reportingComponent"] != COMPONENT {
-            return false;
-        }
-        let about = &event["involvedObject"];
-        match about["uid"].as_str().filter(|uid| !uid.is_empty()) {
-            Some(uid) => self.object.uid() == Some(uid),
-            None => about["kind"] == self.object.kind() && about["name"] == self.object.name(),
-        }
+fn is_own(event: &Value, object: &Object) -> bool {
+    let component = &event["source"]["component"];
+    if *component != COMPONENT && event["reportingComponent"] != COMPONENT {
+        return false;
     }
-
-    /// The latest result among these events.
-    pub(super) fn latest<'a>(
-        &self,
-        events: &[Event<'a>],
-        now: Timestamp,
-    ) -> Option<LatestResult<'a>> {
-        let mut results = events.iter().filter(|event| event.reason.is_result());
-        let newest = results.next()?;
-        let is_same =
-            |event: &&Event<'_>| (event.reason, event.message) == (newest.reason, newest.message);
-        let repeated = results.take_while(is_same).map(|event| event.first);
-        let since = repeated.fold(newest.first, Ord::min);
-        let is_repeated = matches!(newest.reason, Told::Refused | Told::Paused);
-        let is_old = || now.duration_since(newest.last) > REPEATED_WITHIN;
-        let was_changed = || self.last_change().is_some_and(|at| at > newest.last);
-        Some(LatestResult {
-            reason: newest.reason,
-            message: newest.message,
-            since,
-            last: newest.last,
-            is_outdated: is_repeated && (is_old() || was_changed()),
-        })
+    let about = &event["involvedObject"];
+    match about["uid"].as_str().filter(|uid| !uid.is_empty()) {
+        Some(uid) => object.uid() == Some(uid),
+        None => about["kind"] == object.kind() && about["name"] == object.name(),
     }
 }
 
@@ -107,7 +81,31 @@ impl<'a> Event<'a> {
     }
 }
 
-impl LatestResult<'_> {
+impl<'a> LatestResult<'a> {
+    /// The latest result among these events of an object, which was last changed at this time.
+    pub(super) fn among(
+        events: &[Event<'a>],
+        last_change: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let mut results = events.iter().filter(|event| event.reason.is_result());
+        let newest = results.next()?;
+        let is_same =
+            |event: &&Event<'_>| (event.reason, event.message) == (newest.reason, newest.message);
+        let repeated = results.take_while(is_same).map(|event| event.first);
+        let since = repeated.fold(newest.first, Ord::min);
+        let is_repeated = matches!(newest.reason, Told::Refused | Told::Paused);
+        let is_old = || now.duration_since(newest.last) > REPEATED_WITHIN;
+        let was_changed = || last_change.is_some_and(|at| at > newest.last);
+        Some(Self {
+            reason: newest.reason,
+            message: newest.message,
+            since,
+            last: newest.last,
+            is_outdated: is_repeated && (is_old() || was_changed()),
+        })
+    }
+
     /// Whether a report has its status since this event. Events have seconds only.
     pub(super) fn is_before(&self, report: &GenerationReport) -> bool {
         let since = report.since.parse::<Timestamp>();

@@ -1,6 +1,7 @@
 use http::Method;
 use serde_json::json;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::*;
 use crate::publish::agent::ground::{Dialect, EXPORTS, Scene, until};

@@ -4,12 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{ExportState, ExportStatus, Exporter, Member, WatchedExport};
+use super::{
+    ExportChannels, ExportState, ExportStatus, Exporter, Member, Members, Progress, WatchedExport,
+};
 use crate::publish::agent::notices::{self, Notice};
 use crate::publish::claims::{self, ClaimProblem, Needs};
 use crate::publish::export::{ExportedResource, Merge, merge};
@@ -70,6 +74,97 @@ enum ExportBlocker {
     Missing,
     Ask(&'static str, RequestError),
     Words(String),
+}
+
+impl Exporter {
+    pub async fn run(self, channels: ExportChannels) {
+        let stop = channels.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.keep(channels) => {}
+        }
+    }
+
+    async fn keep(self, mut channels: ExportChannels) {
+        if self.gather(&mut channels.members).await.is_err() {
+            return;
+        }
+        let mut writer = Writer::new(&self);
+        let mut notices = FuturesUnordered::new();
+        loop {
+            let members = channels
+                .members
+                .borrow_and_update()
+                .clone()
+                .unwrap_or_default();
+            (self.count)(members.len());
+            let seen = channels.export.borrow_and_update().clone();
+            let (outcome, standing) = writer.write(&members, seen).await;
+            channels.standing.send_if_modified(|told| {
+                let differs = *told != standing;
+                *told = standing;
+                differs
+            });
+            notices.extend(writer.take_notices());
+            let again = outcome.again().map(|pause| Instant::now() + pause);
+            let later = async {
+                match again {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::pin!(later);
+            loop {
+                tokio::select! {
+                    changed = channels.members.changed() => if changed.is_err() { return },
+                    changed = channels.export.changed() => if changed.is_err() { return },
+                    () = &mut later => break,
+                    Some(()) = notices.next() => continue,
+                }
+                if !matches!(outcome, Outcome::Undone(_)) {
+                    sleep(self.pace.quiet).await;
+                    if self
+                        .settle(&mut channels.members, self.pace.rest)
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
+                    break;
+                }
+                // A write that another writer reverted is not repeated sooner because it is reverted once more.
+                let members = channels.members.borrow().clone().unwrap_or_default();
+                if writer.is_news(&members) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Waits until all published resources are known.
+    async fn gather(
+        &self,
+        members: &mut watch::Receiver<Members>,
+    ) -> Result<(), watch::error::RecvError> {
+        members.wait_for(Option::is_some).await?;
+        self.settle(members, self.pace.first).await
+    }
+
+    /// Waits until none is pending any more, but no longer than this.
+    async fn settle(
+        &self,
+        members: &mut watch::Receiver<Members>,
+        most: Duration,
+    ) -> Result<(), watch::error::RecvError> {
+        let settled = |members: &Members| {
+            let pending = |member: &Member| member.progress == Progress::Pending;
+            members.as_ref().is_some_and(|all| !all.iter().any(pending))
+        };
+        match timeout(most, members.wait_for(settled)).await {
+            Ok(Err(closed)) => Err(closed),
+            Ok(Ok(_)) | Err(_) => Ok(()),
+        }
+    }
 }
 
 impl<'e> Writer<'e> {

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::super::explain::{Leader, Selection};
 use super::super::inactive::{Inactive, synchronizes};
-use super::super::publication::{Publication, SubjectId};
+use super::super::publication::Publication;
 use super::super::schemas::PUBLISHED_RESOURCES;
+use super::super::subject::SubjectId;
 use super::{Releasable, ReleaseError, Releaser};
 use crate::publish::pause::Pause;
 use crate::publish::release::LiveObject;
@@ -148,12 +149,4 @@ impl Releaser {
         };
         Ok(compiled.wants(object, namespace.as_deref()))
     }
-}
-
-/// The published resource with synchronization enabled, so that its filters and objects are known.
-pub(super) fn enabled(mut published: Value) -> Value {
-    if let Some(spec) = published["spec"].as_object_mut() {
-        spec.remove("synchronization");
-    }
-    published
 }

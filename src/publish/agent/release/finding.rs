@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::explain::{ExplainError, Selection, workspace_name};
-use super::super::publication::{Publication, SubjectId};
+use super::super::publication::Publication;
+use super::super::subject::SubjectId;
 use super::{Releasable, ReleaseError, Releaser};
 use crate::publish::marks::Remote;
 use crate::publish::memory;

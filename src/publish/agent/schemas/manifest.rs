@@ -6,6 +6,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::publish::types::PublishedResourceSpec;
+use kube_lang::object::Object;
 
 /// The path at which published resources are served.
 pub const PUBLISHED_RESOURCES: &str = "/apis/syncagent.kcp.io/v1alpha1/publishedresources";
@@ -40,6 +41,12 @@ impl Manifest {
             recorded: recorded.filter(|name| !name.is_empty()).map(str::to_owned),
         })
     }
+}
+
+/// Whether a published resource asks for nothing but a plan.
+pub fn plans_only(object: &Object) -> bool {
+    let manifest = Manifest::read(object.as_value());
+    manifest.is_ok_and(|manifest| manifest.spec.plans_only())
 }
 
 pub(super) fn version(object: &Value) -> Option<u64> {

@@ -1,8 +1,8 @@
 //! A consumer that tries to reach what is not its own, by every field that it controls.
 
 use super::*;
-use crate::publish::related::Author;
-use crate::publish::related::resolve::FAN_OUT;
+use crate::publish::related::entry::Author;
+use crate::publish::related::entry::FAN_OUT;
 
 const C: &str = "c1";
 

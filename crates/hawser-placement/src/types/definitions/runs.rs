@@ -1,6 +1,6 @@
 //! The definitions of staged update runs.
 
-use super::{
+use super::kind::{
     ALL, Kind, NAME_RULE, V1, add_rule, age, cluster_scoped, column, minor, namespaced, remove,
     spec_only, with_status,
 };

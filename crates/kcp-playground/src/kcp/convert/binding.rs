@@ -2,10 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    ACCEPTABLE_CLAIMS, ConvertError, OLD_CLAIMS, OLD_STATUS_EXPORT_CLAIMS, STATUS_APPLIED_CLAIMS,
-    STATUS_EXPORT_CLAIMS, claims, put_list, take_field, take_list,
-};
+use super::claims;
+use super::lists::{ConvertError, OLD_CLAIMS, put_list, take_field, take_list};
+
+const ACCEPTABLE_CLAIMS: &str = "apis.v1alpha2.kcp.io/acceptable-permission-claims";
+const STATUS_EXPORT_CLAIMS: &str = "apis.v1alpha2.kcp.io/status-export-permission-claims";
+const STATUS_APPLIED_CLAIMS: &str = "apis.v1alpha2.kcp.io/status-applied-permission-claims";
+const OLD_STATUS_EXPORT_CLAIMS: &str =
+    "apis.v1alpha2.kcp.io/v1alpha1-status-export-permission-claims";
 
 pub(super) fn to_stored(object: &mut Value) -> Result<(), ConvertError> {
     let full = take_list(object, ACCEPTABLE_CLAIMS)?;

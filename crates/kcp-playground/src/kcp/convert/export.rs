@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    CLAIMS, ConvertError, OLD_CLAIMS, RESOURCE_SCHEMAS, claims, put_list, take_field, take_list,
-};
+use super::claims;
+use super::lists::{ConvertError, OLD_CLAIMS, put_list, take_field, take_list};
+
+const RESOURCE_SCHEMAS: &str = "apis.v1alpha2.kcp.io/resource-schemas";
+pub(super) const CLAIMS: &str = "apis.v1alpha2.kcp.io/permission-claims";
 
 pub(super) fn to_stored(object: &mut Value) -> Result<(), ConvertError> {
     let names = take_field(object, "spec", "latestResourceSchemas").unwrap_or_default();

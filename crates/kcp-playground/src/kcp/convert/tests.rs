@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::export::CLAIMS;
+use super::lists::OLD_CLAIMS;
 use super::*;
 
 fn stored(mut object: Value) -> Value {

@@ -1,11 +1,12 @@
-//! The order of lists after a strategic merge: items in the patch have the order of the patch, the others keep their
-//! place between them.
+//! The identity of list items, and their order after a strategic merge: items in the patch have the order of the patch,
+//! the others keep their place between them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::super::PatchError;
-use super::text::go;
-use super::{DIRECTIVE, failed, id};
+use super::super::error::{PatchError, failed, go};
+
+/// The field of an item that says what the patch does with it.
+pub(super) const DIRECTIVE: &str = "$patch";
 
 /// Whether two items have the same identity.
 fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
@@ -13,6 +14,20 @@ fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
         None => a == b,
         Some(key) => a.get(key).is_some() && a.get(key) == b.get(key),
     }
+}
+
+/// The merge key of an item.
+/// The identity of an item: the value of its merge key.
+pub(super) fn id<'v>(item: &'v Map<String, Value>, key: &str) -> Result<&'v Value, PatchError> {
+    item.get(key).map_or_else(
+        || {
+            let item = go(&Value::Object(item.clone()));
+            failed(format!(
+                "map: {item} does not contain declared merge key: {key}"
+            ))
+        },
+        Ok,
+    )
 }
 
 fn place(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {

@@ -2,15 +2,18 @@
 
 use serde_json::Value;
 
-use super::{FilterOperator, JsonPath, PathFilter, Slice, Step};
+use super::{FilterOperator, JsonPath, PathError, PathFilter, Slice, Step};
 
 type Parsed<T> = Result<T, String>;
 
 /// The maximum depth of a path.
 const DEEPEST: usize = 32;
 
-pub(super) fn path(text: &str) -> Parsed<JsonPath> {
-    nested(text, 0)
+impl JsonPath {
+    /// Parses a path such as `.status.conditions[?(@.type=="Ready")].status`.
+    pub(in crate::table) fn parse(text: &str) -> Result<Self, PathError> {
+        nested(text, 0).map_err(PathError)
+    }
 }
 
 fn nested(text: &str, depth: usize) -> Parsed<JsonPath> {

@@ -8,8 +8,9 @@ use gotmpl::parse::{
 };
 use gotmpl::{Template, Value};
 
-use super::{Argument, Data, MAX_DEPTH, MAX_NODES, Whose, Written};
-use crate::template::{Engine, NAME, functions, values};
+use super::words::{Argument, Data, MAX_DEPTH, MAX_NODES, Whose, Written, result};
+use crate::template::engine::{Engine, NAME};
+use crate::template::{functions, values};
 
 pub(super) fn written(engine: Engine, text: &str, data: Data<'_>) -> Written {
     let Ok(parsed) = crate::template::parse(text, engine) else {
@@ -417,7 +418,7 @@ impl GoReader<'_> {
             (name, args) => (name, args),
         };
         let args: Vec<_> = args.iter().map(Words::as_argument).collect();
-        Words::of(super::result(name, &args))
+        Words::of(result(name, &args))
     }
 }
 

@@ -4,7 +4,7 @@ use handlebars::Template;
 use handlebars::template::{HelperTemplate, Parameter, TemplateElement};
 use serde_json::{Map, Value as Json};
 
-use super::{Argument, Data, MAX_DEPTH, MAX_NODES, Written};
+use super::words::{Argument, Data, MAX_DEPTH, MAX_NODES, Written, result};
 use crate::template::{functions, handlebars as engine};
 
 /// The blocks that write one of two texts.
@@ -136,7 +136,7 @@ impl HandlebarsReader<'_> {
             return Written::ANYTHING;
         };
         let args: Vec<_> = written.params.iter().map(|one| self.value(one)).collect();
-        super::result(called, &args)
+        result(called, &args)
     }
 
     fn value<'v>(&'v self, value: &'v Parameter) -> Argument<'v> {

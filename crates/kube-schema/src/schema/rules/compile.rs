@@ -1,6 +1,6 @@
 //! Compiles rules, and checks them as the server does when a definition is written.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube_cel::{Library, Program, Shape, Type};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::{
     shape::{Root, shape},
 };
 use crate::field::{ErrorKind, FieldError, Path};
-use crate::schema::{flag, keyword_value, list, properties, text};
+use crate::schema::keywords::{flag, keyword_value, list, properties, text};
 
 const RULES: &str = "x-kubernetes-validations";
 
@@ -27,6 +27,64 @@ pub(super) struct Rule {
     pub(super) field_path: String,
     pub(super) uses_old: bool,
     pub(super) old_is_optional: bool,
+}
+
+/// One level of a schema, if there are rules at it or below.
+#[derive(Debug)]
+pub(super) struct RuleNode {
+    /// The name of the value in errors.
+    pub(super) kind: String,
+    pub(super) shape: Arc<Shape>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) properties: BTreeMap<String, Self>,
+    pub(super) additional: Option<Box<Self>>,
+    pub(super) items: Option<Box<Self>>,
+    /// The keys by which items of an old list are found.
+    pub(super) keys: Option<Vec<String>>,
+    pub(super) has_deep_rules: bool,
+}
+
+impl RuleNode {
+    pub(super) fn of(schema: &Value, seen: &Arc<Shape>) -> Option<Self> {
+        if !has_rules(schema) {
+            return None;
+        }
+        // Built only for levels with rules, which are few and small.
+        let below = |schema: &Value| Self::of(schema, &shape(schema, Root::of(schema)));
+        let rules = rules(schema, seen);
+        let properties: BTreeMap<String, Self> = properties(schema)
+            .filter_map(|(name, property)| Some((name.to_owned(), below(property)?)))
+            .collect();
+        let inner = |keyword: &str| {
+            keyword_value(schema, keyword)
+                .filter(|inner| inner.is_object())
+                .and_then(below)
+                .map(Box::new)
+        };
+        let keys = (text(schema, "x-kubernetes-list-type") == "map").then(|| {
+            list(schema, "x-kubernetes-list-map-keys")
+                .iter()
+                .filter_map(|key| key.as_str().map(str::to_owned))
+                .collect()
+        });
+        Some(Self {
+            kind: text(schema, "type").to_owned(),
+            shape: Arc::clone(seen),
+            has_deep_rules: rules.iter().any(Rule::is_deep),
+            rules,
+            properties,
+            additional: inner("additionalProperties"),
+            items: inner("items"),
+            keys,
+        })
+    }
+
+    pub(super) fn is_deep(&self) -> bool {
+        self.has_deep_rules
+            || self.properties.values().any(Self::is_deep)
+            || self.additional.as_deref().is_some_and(Self::is_deep)
+            || self.items.as_deref().is_some_and(Self::is_deep)
+    }
 }
 
 impl Rule {
@@ -113,7 +171,7 @@ pub(super) fn rules(schema: &Value, shape: &Arc<Shape>) -> Vec<Rule> {
 /// The errors of the expressions in an otherwise valid schema.
 pub(crate) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if super::has_rules(schema) {
+    if has_rules(schema) {
         let at = RuleContext {
             shape: shape(schema, Root::Resource),
             uncorrelatable: None,
@@ -135,8 +193,7 @@ fn walk(schema: &Value, path: &Path<'_>, within: &RuleContext, errors: &mut Vec<
         uncorrelatable,
     };
     let of_members = within.uncorrelatable.clone();
-    if let Some(additional) =
-        keyword_value(schema, "additionalProperties").filter(|a| super::has_rules(a))
+    if let Some(additional) = keyword_value(schema, "additionalProperties").filter(|a| has_rules(a))
     {
         let at = path.field("additionalProperties");
         walk(
@@ -147,11 +204,11 @@ fn walk(schema: &Value, path: &Path<'_>, within: &RuleContext, errors: &mut Vec<
         );
     }
     let all = path.field("properties");
-    for (name, property) in properties(schema).filter(|(_, property)| super::has_rules(property)) {
+    for (name, property) in properties(schema).filter(|(_, property)| has_rules(property)) {
         let at = all.key(name);
         walk(property, &at, &below(property, of_members.clone()), errors);
     }
-    if let Some(items) = keyword_value(schema, "items").filter(|items| super::has_rules(items)) {
+    if let Some(items) = keyword_value(schema, "items").filter(|items| has_rules(items)) {
         let correlates = text(schema, "x-kubernetes-list-type") == "map";
         let of_items = if correlates {
             within.uncorrelatable.clone()
@@ -228,4 +285,13 @@ fn compile_rule(rule: &Value, path: &Path<'_>, within: &RuleContext, errors: &mu
             "may not be set if oldSelf is not used in rule",
         ));
     }
+}
+
+/// Whether a schema has rules, at its top or below.
+fn has_rules(schema: &Value) -> bool {
+    !list(schema, "x-kubernetes-validations").is_empty()
+        || properties(schema).any(|(_, property)| has_rules(property))
+        || ["items", "additionalProperties"]
+            .iter()
+            .any(|keyword| keyword_value(schema, keyword).is_some_and(has_rules))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::schema::{keyword_value, properties};
+use crate::schema::keywords::{keyword_value, properties};
 
 /// The path as in errors; `None` if the schema has no such field.
 pub(super) fn resolve(path: &str, schema: &Value) -> Option<String> {

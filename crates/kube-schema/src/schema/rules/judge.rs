@@ -4,8 +4,7 @@ use kube_cel::{Fault, Meter, Val};
 use serde_json::Value;
 
 use super::{
-    RuleNode,
-    compile::Rule,
+    compile::{Rule, RuleNode},
     correlation::{Correlated, same_keys},
 };
 use crate::field::{ErrorKind, FieldError, Path};

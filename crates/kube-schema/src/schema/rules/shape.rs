@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube_cel::{Content, Format, Listing, Member, Shape, escape};
 use serde_json::Value;
 
-use crate::schema::{flag, keyword_value, list, properties, text};
+use crate::schema::keywords::{flag, keyword_value, list, properties, text};
 
 /// Whether an object has `apiVersion`, `kind` and the names in `metadata`, declared or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
