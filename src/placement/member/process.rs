@@ -173,7 +173,9 @@ async fn pages(
                 info!(problem = chain(&error), "not serving pages of {flag}");
             }
             bound => {
-                let serving = bound?.serve(pages, stop.clone());
+                let bound = bound?;
+                info!(address = %bound.address(), "serving pages of {flag}");
+                let serving = bound.serve(pages, stop.clone());
                 served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
             }
         }

@@ -46,7 +46,10 @@ async fn one_agent_acts_for_the_members_whose_kubeconfigs_are_in_secrets() -> Re
     let of_member = std::fs::read_to_string(world.member.admin().kubeconfig_file())?;
     hub.create(&secrets, &secret(NAME, &of_member)).await?;
 
-    let launch = world.launch().args(["--kubeconfig-secrets", "members"]);
+    let launch = world.launch().args([
+        "--kubeconfig-secrets=members",
+        "--hub-metrics-bind-address=127.0.0.1:0",
+    ]);
     let kubeconfig = world.hub.admin().kubeconfig_file();
     let agent = launch.arg("--hub-kubeconfig").arg(kubeconfig).spawn()?;
     hub.until(&format!("{INTERNAL}/{NAME}"), joined).await;
@@ -76,7 +79,9 @@ async fn one_agent_acts_for_the_members_whose_kubeconfigs_are_in_secrets() -> Re
         .await;
     let is_applied = |work: &Value| condition(&work["status"], "Applied")["status"] == "True";
     hub.until(&format!("{works}/{name}"), is_applied).await;
-    let told = metrics(&agent).await?;
+    let told = metrics(&agent, "--metrics-bind-address").await?;
+    let second = metrics(&agent, "--hub-metrics-bind-address").await?;
+    assert!(second.contains("fleet_work_processing_requests_total"));
     let counted = r#"fleet_work_processing_requests_total{apply_status="AllManifestsApplied",availability_status="AllManifestsAvailable",diff_reporting_status="Skipped"}"#;
     assert!(told.contains(counted), "{told}");
     assert!(told.contains("work_apply_time_seconds_count"), "{told}");

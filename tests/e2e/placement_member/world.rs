@@ -92,14 +92,11 @@ pub(super) fn work(name: &str, manifests: &[Value], strategy: &Value) -> Value {
     })
 }
 
-/// The metrics page of an agent.
-pub(super) async fn metrics(agent: &Process) -> Result<String> {
-    let log = agent
-        .await_log(SOON, "serving pages of --metrics-bind-address")
-        .await?;
-    let (_, rest) = log
-        .split_once("serving pages of --metrics-bind-address")
-        .context("a line")?;
+/// The metrics page of an agent at the address of a flag.
+pub(super) async fn metrics(agent: &Process, flag: &str) -> Result<String> {
+    let line = format!("serving pages of {flag}");
+    let log = agent.await_log(SOON, &line).await?;
+    let (_, rest) = log.split_once(&line).context("a line")?;
     let (_, port) = rest.split_once("127.0.0.1:").context("an address")?;
     let port: String = port.chars().take_while(char::is_ascii_digit).collect();
     let pages = kube::Config::new(format!("http://127.0.0.1:{port}").parse()?);
