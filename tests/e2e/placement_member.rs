@@ -4,6 +4,7 @@
 mod answers;
 mod canary;
 mod deletions;
+mod hostile;
 mod killed;
 mod limits;
 mod played;

@@ -675,3 +675,45 @@ async fn an_object_that_cannot_be_read_harms_itself_alone() -> Result<()> {
     .await;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_placement_whose_works_have_the_names_of_others_says_so() -> Result<()> {
+    let world = World::start().await?;
+    let way = world.way()?;
+    world.join(&["one"], json!({})).await?;
+    world.application("team-a", "c").await?;
+    let near = format!("{PLACEMENT}/namespaces/team-a/resourceplacements");
+    let spec = json!({
+        "resourceSelectors": [{"group": "", "version": "v1", "kind": "ConfigMap", "name": "c"}],
+        "policy": {"placementType": "PickAll"},
+    });
+    way.create(&near, &of("ResourcePlacement", "c", &spec))
+        .await?;
+    let work = format!("{}/team-a.c-work", works("one"));
+    let first = way.until_there(&work).await;
+    world
+        .place(
+            "team-a.c",
+            json!({"resourceSelectors": namespace_selector("team-a"), "policy": {"placementType": "PickAll"}}),
+        )
+        .await?;
+    let told = |placement: &Value| {
+        let clusters = placement["status"]["placementStatuses"].as_array();
+        let conditions = clusters
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one["conditions"].as_array());
+        conditions.flatten().any(|one| {
+            let message = one["message"].as_str().unwrap_or_default();
+            one["type"] == "WorkSynchronized"
+                && one["status"] == "False"
+                && message.contains("belongs to another placement")
+        })
+    };
+    way.until(&crp("team-a.c"), told).await;
+    let kept = way.get(&work).await?.context("the Work")?;
+    assert_eq!(kept["metadata"]["uid"], first["metadata"]["uid"]);
+    way.delete(&format!("{near}/c")).await?;
+    world.until_available("team-a.c").await?;
+    Ok(())
+}
