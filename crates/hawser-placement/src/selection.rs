@@ -54,12 +54,8 @@ pub enum SelectionError {
         namespace: String,
         name: String,
     },
-    #[error("{kind} {namespace}/{name} is nested too deep to be placed")]
-    TooDeep {
-        kind: Gvk,
-        namespace: String,
-        name: String,
-    },
+    #[error("{} \"{}\" in namespace \"{}\" is nested too deep to be placed", .0.kind, .0.name, .0.namespace)]
+    TooDeep(Box<ResourceIdentifier>),
     #[error("the placement is invalid: {0}")]
     Invalid(String),
     #[error("{} \"{}\" in namespace \"{}\" has {bytes} bytes as JSON; a snapshot has room for {most}", .resource.kind, .resource.name, .resource.namespace)]
@@ -246,11 +242,7 @@ impl<H: Hub> Selection<'_, H> {
             return Err(twice());
         }
         if object.is_fragment() {
-            return Err(SelectionError::TooDeep {
-                kind: kind.clone(),
-                namespace: identifier.namespace,
-                name: identifier.name,
-            });
+            return Err(SelectionError::TooDeep(identifier.into()));
         }
         self.found.insert(identifier, object);
         Ok(())

@@ -504,7 +504,10 @@ impl<'a> WorkPass<'a> {
                 resource.as_ref().clone_into(&mut identifier.resource);
                 if key.namespace.as_deref() != Some("") {
                     // The namespace of a cluster-scoped object means nothing, so it is no part of what the object is.
-                    identifier.namespace = key.namespace.as_deref().unwrap_or_default().to_owned();
+                    key.namespace
+                        .as_deref()
+                        .unwrap_or_default()
+                        .clone_into(&mut identifier.namespace);
                     return Ok((manifest, key));
                 }
                 "the kind is namespaced and the manifest has no namespace".to_owned()

@@ -164,7 +164,7 @@ fn selectors_that_cannot_be_followed_say_why() {
         (
             None,
             json!([term("Namespace", "deep")]),
-            "/deep is nested too deep to be placed",
+            "Namespace \"deep\" in namespace \"\" is nested too deep",
         ),
     ] {
         let error = selected(namespace, selectors).unwrap_err();

@@ -243,8 +243,10 @@ impl Table {
     /// All objects, parsed one after the other.
     pub fn all(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.state.read();
-        let parsed = |(key, entry): (&Key, &Box<Entry>)| Some((key.clone(), entry.object()?));
-        state.entries.iter().filter_map(parsed).collect()
+        let entries = state.entries.iter();
+        entries
+            .filter_map(|(key, entry)| Some((key.clone(), entry.object()?)))
+            .collect()
     }
 
     /// Reads an object. `None` if the table does not cover it.
@@ -581,10 +583,11 @@ impl Table {
     /// newer than the list.
     pub fn finish(&self, listed: &HashSet<Key>, as_of: u64) -> Finished {
         let mut state = self.state.write();
-        let older = |(key, entry): (&Key, &Box<Entry>)| {
-            (!listed.contains(key) && entry.version <= as_of).then(|| key.clone())
-        };
-        let missing: Vec<Key> = state.entries.iter().filter_map(older).collect();
+        let older = state
+            .entries
+            .iter()
+            .filter(|(key, entry)| !listed.contains(*key) && entry.version <= as_of);
+        let missing: Vec<Key> = older.map(|(key, _)| key.clone()).collect();
         let mut gone = Vec::new();
         for key in missing {
             if let Some(entry) = state.take(&key) {
