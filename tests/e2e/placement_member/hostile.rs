@@ -12,7 +12,7 @@ use super::world::{
 
 const GROUP: &str = "placement.kubernetes-fleet.io";
 
-fn role(name: &str, metadata: Value) -> Value {
+fn role(name: &str, metadata: &Value) -> Value {
     let mut role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": metadata, "rules": [],
@@ -72,7 +72,7 @@ async fn the_placement_of_a_namespace_applies_nothing_cluster_scoped() -> Result
     let (hub, member) = (world.hub()?, world.member()?);
     let name = unique("near");
     let manifests = [
-        role(&name, json!({"namespace": "default"})),
+        role(&name, &json!({"namespace": "default"})),
         config_map("default", &name, &json!({})),
     ];
     let mut near = work(&name, &manifests, &json!(null));
@@ -94,11 +94,14 @@ async fn a_namespace_makes_no_other_object_of_a_cluster_scoped_manifest() -> Res
     let (hub, member) = (world.hub()?, world.member()?);
     let name = unique("same");
     let (with, without) = (
-        role(&name, json!({"namespace": "default"})),
-        role(&name, json!({"labels": {"v": "2"}})),
+        role(&name, &json!({"namespace": "default"})),
+        role(&name, &json!({"labels": {"v": "2"}})),
     );
-    hub.create(WORKS, &work(&name, &[with.clone()], &json!(null)))
-        .await?;
+    hub.create(
+        WORKS,
+        &work(&name, std::slice::from_ref(&with), &json!(null)),
+    )
+    .await?;
     hub.until_work(&name, "Applied", "AllManifestsApplied")
         .await;
     let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
