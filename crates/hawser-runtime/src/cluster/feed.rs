@@ -545,7 +545,16 @@ impl Reader {
     /// Follows the events after a list, until a list is needed again.
     async fn follow(&mut self, stream: Option<Streamed>, mut since: u64) {
         let mut stream = stream;
+        // Whether the watch says that it goes on where it was.
+        let mut is_doubtful = false;
         loop {
+            if is_doubtful {
+                match self.is_older(since).await {
+                    Some(true) => return,
+                    Some(false) => is_doubtful = false,
+                    None => {}
+                }
+            }
             let opened = Instant::now();
             let followed = match stream.take() {
                 Some(stream) => self.read(stream, &mut since).await,
@@ -553,12 +562,17 @@ impl Reader {
             };
             self.highest = self.highest.max(since);
             match followed {
-                Ok(()) | Err(WatchError::Silent(_)) => self.pause_if_short(opened).await,
+                Ok(()) => self.pause_if_short(opened).await,
+                Err(WatchError::Silent(_)) => {
+                    is_doubtful = true;
+                    self.pause_if_short(opened).await;
+                }
                 Err(WatchError::TooOld) => return self.pause_if_short(opened).await,
                 Err(trouble) => {
                     self.blind |= matches!(trouble, WatchError::Refused(_));
                     self.wait(&trouble).await;
                     self.is_unreachable = matches!(trouble, WatchError::Call(_));
+                    is_doubtful |= self.is_unreachable;
                     // A watch that is refused time after time may be wanted from elsewhere. Whom nobody
                     // hears is not helped by a list: it goes on where it was.
                     if self.backoff.is_long() && !self.is_unreachable {
@@ -567,6 +581,17 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Whether the server has an older state than this version, as after a restore from a backup; `None` if it does not
+    /// say. A watch from a version that is still to come is silent until then, and never tells what comes before.
+    async fn is_older(&mut self, since: u64) -> Option<bool> {
+        let call = self.selection.content.of(Call::get(self.query("limit=1")));
+        let patience = self.pace.silence.min(REQUEST_TIMEOUT);
+        let mut page = self.selection.connection.page(call, patience).await.ok()?;
+        while page.item().await.ok()?.is_some() {}
+        let now: u64 = page.end().ok()?.resource_version.parse().ok()?;
+        Some(now < since)
     }
 
     /// Delays the next watch if a server ends every watch at once.

@@ -7,7 +7,7 @@ use super::*;
 use crate::cluster::cache::{Cache, ChangeType, Coverage};
 use crate::cluster::ground::{Ground, fault};
 use hawser_sync::{Answer, Request, Seen, Side, Store};
-use kcp_playground::server::{Action, When};
+use kcp_playground::server::{Action, LoggedRequest, When};
 use kube_lang::object::Gvk;
 
 struct Told(mpsc::UnboundedSender<Change>);
@@ -198,10 +198,38 @@ async fn a_watch_that_is_cut_goes_on_where_it_was_without_a_list() {
         told += 1;
     }
     let requests = fed.ground.playground.requests().since(0);
-    let lists = requests.iter().filter(|r| {
-        r.resource == "configmaps" && (r.verb == "list" || r.query.contains("sendInitialEvents"))
-    });
+    let lists = requests.iter().filter(|r| is_whole_list(r));
     assert_eq!(lists.count(), 1);
+}
+
+/// A request for everything, not only for the version.
+fn is_whole_list(request: &LoggedRequest) -> bool {
+    let is_list = request.verb == "list" && !request.query.ends_with("limit=1");
+    request.resource == "configmaps" && (is_list || request.query.contains("sendInitialEvents"))
+}
+
+#[tokio::test]
+async fn a_server_that_went_back_to_an_older_state_is_listed_anew() {
+    let ground = Ground::start().await;
+    let stall = Action::StallWatch(Duration::from_millis(20));
+    let faults = ground.playground.faults();
+    faults.add(fault("watch", "configmaps", stall).once());
+    faults.add(fault("list", "configmaps", Action::StaleList(5)).once());
+    create(&ground, "a", json!({})).await;
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    create(&fed.ground, "b", json!({})).await;
+    fed.told_of("b", ChangeType::Changed).await;
+    let lists = |fed: &Fed| {
+        let requests = fed.ground.playground.requests().since(0);
+        requests.iter().filter(|r| is_whole_list(r)).count()
+    };
+    while lists(&fed) < 2 {
+        create(&fed.ground, "c", json!({})).await;
+        fed.told_of("c", ChangeType::Changed).await;
+        delete(&fed.ground, "c").await;
+        fed.told_of("c", ChangeType::Gone).await;
+    }
 }
 
 #[tokio::test]
