@@ -120,22 +120,13 @@ impl Scope {
     }
 }
 
-/// The patience before changes become a new snapshot. Zero in either turns it off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The patience before changes become a new snapshot. Zero in either turns it off, which is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Debounce {
     /// The least time between two snapshots.
     pub minimum_interval: SignedDuration,
     /// The time in which further changes are awaited.
     pub collection: SignedDuration,
-}
-
-impl Default for Debounce {
-    fn default() -> Self {
-        Self {
-            minimum_interval: SignedDuration::from_secs(30),
-            collection: SignedDuration::from_secs(15),
-        }
-    }
 }
 
 /// The required writes, in this order.

@@ -96,6 +96,12 @@ const AT_ONCE: Debounce = Debounce {
     collection: SignedDuration::ZERO,
 };
 
+/// The defaults of KubeFleet.
+const KUBEFLEET: Debounce = Debounce {
+    minimum_interval: SignedDuration::from_secs(30),
+    collection: SignedDuration::from_secs(15),
+};
+
 fn config_map(data: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}, "data": {"k": data}})
 }
@@ -104,9 +110,9 @@ fn config_map(data: &str) -> Value {
 fn a9_a_change_waits_for_others_and_for_the_interval() {
     let p = placement(Value::Null);
     let mut all = Snapshots(Vec::new());
-    all.apply(&all.resources(&p, "1", Debounce::default(), 0));
+    all.apply(&all.resources(&p, "1", KUBEFLEET, 0));
     assert_eq!(all.names(), ["p-0-snapshot"]);
-    let plan = all.resources(&p, "2", Debounce::default(), 0);
+    let plan = all.resources(&p, "2", KUBEFLEET, 0);
     let seconds = |plan: &SnapshotPlan| {
         plan.wait_until
             .map(|time| time.duration_since(now()).as_secs())
@@ -114,9 +120,9 @@ fn a9_a_change_waits_for_others_and_for_the_interval() {
     assert_eq!(seconds(&plan), Some(25));
     assert!(plan.create.is_empty() && plan.index == 0);
     all.apply(&plan);
-    let plan = all.resources(&p, "2", Debounce::default(), 20);
+    let plan = all.resources(&p, "2", KUBEFLEET, 20);
     assert_eq!((seconds(&plan), &plan.annotate), (Some(25), &None));
-    let plan = all.resources(&p, "2", Debounce::default(), 25);
+    let plan = all.resources(&p, "2", KUBEFLEET, 25);
     assert_eq!((seconds(&plan), plan.index), (None, 1));
     all.apply(&plan);
     assert_eq!(all.names(), ["p-0-snapshot", "p-1-snapshot"]);

@@ -164,10 +164,7 @@ impl Model {
             report: report.first(),
             failures: &self.failures,
             policy: HubPolicy {
-                debounce: Debounce {
-                    minimum_interval: SignedDuration::ZERO,
-                    collection: SignedDuration::ZERO,
-                },
+                debounce: Debounce::default(),
                 windows: GracePeriods::default(),
             },
             now: now(),
