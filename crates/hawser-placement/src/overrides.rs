@@ -42,6 +42,8 @@ pub enum OverrideError {
     },
     #[error("override snapshot {name} does not exist: the next rollout uses the latest one")]
     Missing { name: String },
+    #[error("override {name}: metadata.{field} must be strings by name")]
+    Strings { name: String, field: &'static str },
     #[error("override {name}: the variable {CLUSTER_LABEL} in a value has no closing brace")]
     Unterminated { name: String },
 }
@@ -217,10 +219,27 @@ impl<'a> Overrides<'a> {
                     return Ok(None);
                 }
                 apply_rule(name, rule, &mut resource, cluster)?;
+                check_metadata(name, &resource)?;
             }
         }
         Ok(Some(resource))
     }
+}
+
+/// Refuses labels and annotations with which no object of the `Work` could be written.
+fn check_metadata(name: &str, resource: &Value) -> Result<(), OverrideError> {
+    for field in ["labels", "annotations"] {
+        let is_fit = match &resource["metadata"][field] {
+            Value::Null => true,
+            Value::Object(all) => all.values().all(Value::is_string),
+            _ => false,
+        };
+        if !is_fit {
+            let name = name.to_owned();
+            return Err(OverrideError::Strings { name, field });
+        }
+    }
+    Ok(())
 }
 
 /// An override of the cluster scope selects a resource, or everything in a Namespace.

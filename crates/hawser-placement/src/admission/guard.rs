@@ -57,9 +57,11 @@ pub(super) fn configuration(rail: &GuardRail, address: &WebhookAddress, bundle: 
         let tests = of.iter().map(|text| format!("{field}.{test}('{text}')"));
         tests.collect::<Vec<_>>().join(" || ")
     };
-    let named = any("request.name", "startsWith", &PREFIXES);
+    // A deletion of a collection names no object.
+    let name = "(request.operation == 'DELETE' ? oldObject.metadata.name : request.name)";
+    let named = any(name, "startsWith", &PREFIXES);
     let near = any("request.namespace", "startsWith", &PREFIXES);
-    let defined = any("request.name", "endsWith", &DEFINITIONS);
+    let defined = any(name, "endsWith", &DEFINITIONS);
     let hooks = [
         (
             "definitions",
@@ -126,6 +128,11 @@ pub(super) fn problem(
     member: Option<&MemberCluster>,
 ) -> Option<String> {
     let text = |field: &str| request[field].as_str().unwrap_or_default();
+    let deleted = request["oldObject"]["metadata"]["name"].as_str();
+    let name = match text("name") {
+        "" => deleted.unwrap_or_default(),
+        name => name,
+    };
     let user = &request["userInfo"];
     let username = user["username"].as_str().unwrap_or_default();
     let is_trusted = USERS.contains(&username)
@@ -136,16 +143,16 @@ pub(super) fn problem(
     let is_guarded = match (resource["group"].as_str().unwrap_or_default(), plural) {
         (CLUSTER_GROUP, "memberclusters") => !changes_metadata_only(rail, request),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
-            DEFINITIONS.iter().any(|end| text("name").ends_with(end))
+            DEFINITIONS.iter().any(|end| name.ends_with(end))
         }
-        ("", "namespaces") => is_system(text("name")),
+        ("", "namespaces") => is_system(name),
         _ => is_system(text("namespace")) && !member.is_some_and(|one| is_agent(one, user)),
     };
     (is_guarded && !is_trusted).then(|| {
         // A request about a namespace is in this namespace.
         let near = text("namespace");
         let near = Some(near).filter(|near| !near.is_empty() && plural != "namespaces");
-        let place = near.into_iter().chain([text("name")]);
+        let place = near.into_iter().chain([name]);
         format!(
             "user: '{username}' is not allowed to {} resource {plural} {}: it belongs to the fleet",
             text("operation"),
@@ -267,6 +274,12 @@ mod tests {
         named["namespace"] = named["name"].clone();
         let said = problem(&rail(), &by("bob", "dev", named), None).unwrap();
         assert!(said.contains("namespaces fleet-member-m: it"), "{said}");
+        // Of a collection, each object is asked about without its name.
+        let mut collected = guarded[3].clone();
+        collected["operation"] = "DELETE".into();
+        collected["oldObject"] = json!({"metadata": {"name": collected["name"]}});
+        collected["name"] = "".into();
+        assert!(!allowed("bob", "dev", &collected, None));
         // A member writes in its own namespace.
         assert_eq!(member_of(&guarded[2]), Some("m"));
         assert!(allowed("agent", "dev", &guarded[2], Some(&member())));

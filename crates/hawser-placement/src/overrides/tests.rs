@@ -175,6 +175,18 @@ fn a_step_that_does_not_apply_fails_for_the_cluster() {
 }
 
 #[test]
+fn an_override_leaves_labels_and_annotations_that_can_be_written() {
+    for (path, value, is_fit) in [
+        ("/metadata/labels", json!(5), false),
+        ("/metadata/annotations", json!({"a": {}}), false),
+        ("/metadata/labels", json!({"a": "b"}), true),
+    ] {
+        let result = overridden(step("add", path, value));
+        assert_eq!(result.is_ok(), is_fit, "{path} {result:?}");
+    }
+}
+
+#[test]
 fn overrides_concern_the_placement_that_they_name() {
     let chosen = |reference: Value, latest: &str, of: Option<&str>| {
         let mut snapshot = namespaced_override(
