@@ -30,8 +30,9 @@ pub mod report;
 
 /// The field manager of everything that members apply.
 pub const MANAGER: &str = "work-api-agent";
-/// The manager of what members write without an apply: merge patches, owners.
-pub const UPDATER: &str = "hawser";
+/// The manager of what members write without an apply: merge patches, owners. Nobody else has it, no other agent of
+/// Hawser either.
+pub const UPDATER: &str = "hawser-member";
 /// The manager of fields that were written before anybody applied.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The annotation with the manifest that was applied.

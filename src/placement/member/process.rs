@@ -22,6 +22,9 @@ use super::options::{HubConfigError, MemberOptions, MemberSelection};
 use super::pushed;
 use super::sides::MemberAccess;
 
+/// The `User-Agent` header, and with it the field manager of writes that are no apply (`apply::UPDATER`).
+const AGENT: &str = concat!("hawser-member/", env!("CARGO_PKG_VERSION"));
+
 /// An error that ends an agent.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberError {
@@ -52,6 +55,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
         let limits = Limits {
             guard: fence.as_ref().map(Fence::guard),
             observer: Some(Arc::new(metrics.requests(side, host))),
+            agent: AGENT,
             ..Limits::default()
         };
         Connection::new(config, limits)

@@ -243,3 +243,36 @@ async fn server_side_apply_refuses_what_does_not_fit() -> Result<()> {
     assert_eq!(member.get(&path).await?, None);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_list_that_the_manifest_drops_goes_with_what_others_set_in_it() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("ports");
+    let group = format!("{name}.example.org");
+    let mut crd = definition(&group);
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["ports"] = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port"],
+        "items": {"type": "object", "required": ["port"], "properties": {
+            "port": {"type": "integer"}, "proto": {"type": "string"}}},
+    });
+    member.create(DEFINITIONS, &crd).await?;
+    member
+        .until(&format!("{DEFINITIONS}/things.{group}"), |one| {
+            condition(&one["status"], "Established")["status"] == "True"
+        })
+        .await;
+    let with = thing(&group, &name, &json!({"size": 1, "ports": [{"port": 80}]}));
+    hub.create(WORKS, &work(&name, &[with], &json!(null)))
+        .await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let path = format!("/apis/{group}/v1/namespaces/default/things/{name}");
+    let ports = json!({"spec": {"ports": [{"port": 80, "proto": "TCP"}]}});
+    member.patch(&path, &ports).await?;
+    let without = thing(&group, &name, &json!({"size": 2}));
+    apply(&hub, &name, &[without]).await?;
+    let left = member.get(&path).await?.context("the thing")?;
+    assert_eq!(left["spec"], json!({"size": 2}));
+    Ok(())
+}

@@ -158,7 +158,11 @@ impl WorkPass<'_> {
             };
             let sent = self.send_apply(&application).await;
             let is_refused = is_client_side && matches!(sent, Err(Failure::Invalid(_)));
-            if !is_refused || !self.is_untyped(key, &body).await {
+            // Of a list that the manifest has dropped, others may have a part that is no object of its own.
+            let drops = live.is_some_and(|live| {
+                fields::last_manifest(live.as_value(), &manifest.object).is_some()
+            });
+            if !is_refused || !(drops || self.is_untyped(key, &body).await) {
                 return Ok(sent);
             }
         }
