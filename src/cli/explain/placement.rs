@@ -1,11 +1,11 @@
-//! `hawser explain placement`: which clusters the scheduler picks, and why.
+//! `hawser explain placement`: which clusters the scheduler picks, and why, and what the roll-out waits for.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -20,7 +20,8 @@ use hawser_placement::scheduler::{self, Explanation, GracePeriods, Request, Sche
 use hawser_placement::snapshots::Scope;
 use hawser_placement::types::binding::{Binding, BindingState, PolicySnapshot};
 use hawser_placement::types::cluster::MemberCluster;
-use hawser_placement::types::placement::Placement;
+use hawser_placement::types::placement::{Placement, ResourceIdentifier};
+use hawser_placement::types::{Condition, ConditionStatus};
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use hawser_runtime::cluster::connection::{Call, ConnectError, Connection, Limits, RequestError};
 
@@ -29,9 +30,9 @@ const API: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
 /// The page size of lists.
 const PAGE: usize = 500;
 
-/// Explain for each cluster of a fleet why a placement picks it or not.
+/// Explain for each cluster of a fleet why a placement picks it or not, and what keeps its objects from being there.
 ///
-/// Runs the scheduler over the objects of the hub. Changes nothing.
+/// Runs the scheduler over the objects of the hub, and reads the status of the placement. Changes nothing.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 pub(super) struct PlacementArgs {
@@ -85,7 +86,23 @@ struct Decided {
     clusters: Vec<Explanation>,
     /// The clusters that the placement is bound to now.
     bound: BTreeSet<String>,
+    /// The number of clusters that the policy wants, if it wants a number.
+    wanted: Option<i64>,
+    /// The problems of the roll-out, as the status tells them. Empty in a dry run.
+    problems: Vec<RolloutProblem>,
 }
+
+/// A problem of a roll-out, with its cluster if it concerns only one.
+#[derive(Debug, PartialEq)]
+struct RolloutProblem {
+    cluster: Option<String>,
+    message: String,
+}
+
+/// The failed objects of a cluster that are shown.
+const FAILED: usize = 5;
+/// A member that was not heard of for this time is told of. It beats every minute unless it is told otherwise.
+const SILENCE: SignedDuration = SignedDuration::from_mins(2);
 
 pub(super) async fn run(args: PlacementArgs) -> Result<String, PlacementFailed> {
     let lookup = Lookup {
@@ -141,7 +158,7 @@ fn decide(
         !is_dry_run || policy_hash(one.spec.policy.as_ref()) == policy_hash(policy)
     };
     let latest = latest_policy(policies).filter(is_same);
-    let clusters = scheduler::explain(&Request {
+    let explained = scheduler::explain(&Request {
         policy,
         policy_snapshot: latest.map_or("", |latest| &latest.metadata.name),
         number_of_clusters: policy.and_then(|policy| policy.number_of_clusters),
@@ -156,11 +173,96 @@ fn decide(
     };
     let bound = bindings.iter().filter(is_bound);
     Ok(Decided {
-        clusters,
+        clusters: explained,
+        wanted: policy
+            .and_then(|policy| policy.number_of_clusters)
+            .map(i64::from),
+        problems: if is_dry_run {
+            Vec::new()
+        } else {
+            problems(placement, clusters, Timestamp::now())
+        },
         bound: bound
             .map(|binding| binding.spec.target_cluster.clone())
             .collect(),
     })
+}
+
+/// What keeps the objects of a placement from its clusters.
+fn problems(placement: &Placement, clusters: &Members, now: Timestamp) -> Vec<RolloutProblem> {
+    let generation = placement.metadata.generation;
+    let open = |conditions: &[Condition]| {
+        let mut conditions = conditions.iter();
+        let open = conditions
+            .find(|one| one.status != ConditionStatus::True || !one.is_fresh(generation))?;
+        Some(if open.is_fresh(generation) {
+            let Condition {
+                type_,
+                status,
+                reason,
+                message,
+                ..
+            } = open;
+            format!("{type_} is {status:?} ({reason}): {message}")
+        } else {
+            format!(
+                "{} is about an earlier version of the placement",
+                open.type_
+            )
+        })
+    };
+    let mut problems = Vec::new();
+    let mut tell = |cluster: Option<&str>, message: String| {
+        problems.push(RolloutProblem {
+            cluster: cluster.map(str::to_owned),
+            message,
+        });
+    };
+    let status = &placement.status;
+    if let Some(message) = open(&status.conditions) {
+        tell(None, message);
+    } else if status.conditions.is_empty() {
+        tell(
+            None,
+            "the hub has not looked at the placement yet".to_owned(),
+        );
+    }
+    for of in &status.placement_statuses {
+        let cluster = (!of.cluster_name.is_empty()).then_some(&*of.cluster_name);
+        let Some(name) = cluster else {
+            continue;
+        };
+        if let Some(message) = open(&of.conditions) {
+            tell(cluster, message);
+        }
+        for failed in of.failed_placements.iter().take(FAILED) {
+            let ResourceIdentifier {
+                kind,
+                namespace,
+                name,
+                ..
+            } = &failed.identifier;
+            let place = [&**namespace, name].join("/");
+            let (place, said) = (place.trim_start_matches('/'), &failed.condition.message);
+            tell(cluster, format!("{kind} {place}: {said}"));
+        }
+        let more = of.failed_placements.len().saturating_sub(FAILED);
+        if more > 0 {
+            tell(cluster, format!("{more} more objects failed"));
+        }
+        let member = clusters.get(name);
+        let agents = member.iter().flat_map(|member| &member.status.agent_status);
+        let heard = agents.filter_map(|agent| agent.last_received_heartbeat.as_ref()?.parse().ok());
+        if let Some(silence) = heard.max().map(|last: Timestamp| now.duration_since(last))
+            && silence > SILENCE
+        {
+            tell(
+                cluster,
+                format!("the last heartbeat of the member is {silence:#.0} old"),
+            );
+        }
+    }
+    problems
 }
 
 /// The change for a cluster.
@@ -174,6 +276,12 @@ fn change(decided: &Decided, of: &Explanation) -> Option<&'static str> {
 
 fn human(decided: &Decided, is_dry_run: bool) -> String {
     let mut text = String::new();
+    let problems = |is_meant: fn(&RolloutProblem) -> bool| {
+        decided.problems.iter().filter(move |one| is_meant(one))
+    };
+    for problem in problems(|one| one.cluster.is_none()) {
+        let _ = writeln!(text, "{}", problem.message);
+    }
     for of in &decided.clusters {
         let answer = if of.selected {
             "picked    "
@@ -193,11 +301,21 @@ fn human(decided: &Decided, is_dry_run: bool) -> String {
         let _ = writeln!(text, "{}", of.reason);
     }
     let picked = decided.clusters.iter().filter(|of| of.selected).count();
-    let _ = writeln!(
-        text,
-        "{picked} of {} clusters are picked",
-        decided.clusters.len()
-    );
+    let fleet = decided.clusters.len();
+    let _ = match decided.wanted {
+        Some(wanted) => writeln!(
+            text,
+            "{picked} of {wanted} wanted clusters are picked; the fleet has {fleet}"
+        ),
+        None => writeln!(text, "{picked} of {fleet} clusters are picked"),
+    };
+    for problem in problems(|one| one.cluster.is_some()) {
+        let cluster = problem.cluster.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "{cluster}: {}", problem.message);
+    }
+    if !is_dry_run && decided.problems.is_empty() {
+        text.push_str("all conditions of the roll-out are True\n");
+    }
     if is_dry_run {
         let moved = decided.clusters.iter().filter_map(|of| change(decided, of));
         let (added, removed): (Vec<_>, Vec<_>) = moved.partition(|change| *change == "added");
@@ -229,7 +347,13 @@ fn machine(decided: &Decided) -> Value {
             "reason": of.reason,
         })
     });
-    json!({"clusters": clusters.collect::<Vec<_>>()})
+    let problems = decided.problems.iter();
+    let problems = problems.map(|one| json!({"cluster": one.cluster, "message": one.message}));
+    json!({
+        "clusters": clusters.collect::<Vec<_>>(),
+        "wanted": decided.wanted,
+        "problems": problems.collect::<Vec<_>>(),
+    })
 }
 
 fn parsed<T: DeserializeOwned>(value: Value, what: &str) -> Result<T, PlacementFailed> {
@@ -286,6 +410,52 @@ mod tests {
             "status": {"agentStatus": [{"type": "MemberAgent", "lastReceivedHeartbeat": now,
                 "conditions": [is("Joined"), is("Healthy")]}]},
         }))
+    }
+
+    #[test]
+    fn what_keeps_objects_from_a_cluster_is_told_for_each_cluster() {
+        let is = |type_: &str, status: &str, generation: i64| {
+            json!({"type": type_, "status": status, "reason": "R", "message": "said",
+                   "observedGeneration": generation, "lastTransitionTime": ""})
+        };
+        let failed = json!({"version": "v1", "kind": "ConfigMap", "name": "c", "namespace": "n",
+                            "condition": is("Applied", "False", 2)});
+        let placement: Placement = of(json!({
+            "metadata": {"name": "p", "generation": 2}, "spec": {"resourceSelectors": []},
+            "status": {
+                "conditions": [is("ClusterResourcePlacementScheduled", "True", 2)],
+                "placementStatuses": [
+                    {"clusterName": "a", "conditions": [is("Applied", "True", 2)]},
+                    {"clusterName": "b", "conditions": [is("Applied", "False", 2)],
+                     "failedPlacements": [failed]},
+                    {"clusterName": "c", "conditions": [is("Applied", "True", 1)]},
+                    {"conditions": [is("Scheduled", "False", 2)]},
+                ],
+            },
+        }));
+        let members = ["a", "b", "c"].map(|name| member(name, &json!([])));
+        let members: Members = members.into_iter().collect();
+        let said = |now: Timestamp| {
+            let found = problems(&placement, &members, now).into_iter();
+            let lines = found.map(|one| {
+                let cluster = one.cluster.unwrap_or_default();
+                format!("{cluster}: {}", one.message)
+            });
+            lines.collect::<Vec<_>>()
+        };
+        let now = Timestamp::now();
+        let mut expected = vec![
+            "b: Applied is False (R): said",
+            "b: ConfigMap n/c: said",
+            "c: Applied is about an earlier version of the placement",
+        ];
+        assert_eq!(said(now), expected);
+        let later = said(now + SignedDuration::from_mins(11));
+        expected.clear();
+        assert_eq!(
+            later.iter().filter(|one| one.contains("heartbeat")).count(),
+            3
+        );
     }
 
     #[test]
