@@ -299,10 +299,6 @@ impl View for PassView<'_> {
         failed.or_else(given_up).map(Note::Failed)
     }
 
-    fn wrote(&self, key: &Key) -> bool {
-        self.last_write.contains_key(key)
-    }
-
     fn before(&self, key: &Key) -> Option<Seen> {
         self.before.get(key).cloned()
     }

@@ -189,7 +189,7 @@ impl<'a> Pass<'a> {
     /// Whether the memory was written in this pass.
     pub(super) fn wrote_memory(&self) -> bool {
         let place = self.subject.memory.as_ref();
-        place.is_some_and(|place| self.view.wrote(&place.key))
+        place.is_some_and(|place| self.view.before(&place.key).is_some())
     }
 
     /// Whether everything that the memory announces is known to be done, because a pass of this process came to rest

@@ -66,8 +66,6 @@ pub trait View {
     /// The fate of this very request in this pass: done while it is the last write to its object; failed if it failed,
     /// or if a write to its object failed that must not be repeated in this pass.
     fn note(&self, request: &Request) -> Option<Note>;
-    /// Whether this object was written in this pass.
-    fn wrote(&self, key: &Key) -> bool;
     /// The object before the first write to it in this pass; `None` if it was not written.
     fn before(&self, key: &Key) -> Option<Seen>;
     /// Whether a create of this pass was refused because there was an object already.

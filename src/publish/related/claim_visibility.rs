@@ -43,7 +43,10 @@ pub(super) fn may_be_hidden(
 ) -> Result<bool, Vec<Request>> {
     let target = identity.target(rules.sides(), rules.remote());
     // Our own deletion ended it.
-    if identity.origin == Origin::Kcp || view.get(&target) != Seen::Absent || view.wrote(&target) {
+    if identity.origin == Origin::Kcp
+        || view.get(&target) != Seen::Absent
+        || view.before(&target).is_some()
+    {
         return Ok(false);
     }
     let gone = is_certainly_absent(&target, identity.resources().1, rules, view)?;

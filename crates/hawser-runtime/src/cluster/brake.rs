@@ -8,8 +8,8 @@
 //! loses a small part of its copies may delete them. Held tenants no longer count, and the other tenants are judged
 //! among themselves. So somebody with most of the tenants does not hold up what others delete after the window.
 //!
-//! A cause makes objects look deleted although nobody deleted them: a type that is no longer served, a binding or an
-//! endpoint that is gone, a list that came back empty. A mass or a cause makes a *hold* with an id of its own. A hold
+//! A cause makes objects look deleted although nobody deleted them: a type that is no longer served, or a list that came
+//! back empty. A mass or a cause makes a *hold* with an id of its own. A hold
 //! ends when its id is approved, when its cause is gone, or when nothing it holds is due for deletion.
 //!
 //! Pure. The brake is asked right before a deletion is sent. Deletions that it has allowed are not undone.
@@ -84,8 +84,6 @@ pub struct Brake<K> {
 pub enum Cause {
     /// The type is no longer served.
     Definition,
-    /// An endpoint of the other side is gone.
-    Endpoint(Arc<str>),
     /// A list came back empty although objects were known.
     EmptiedList(Arc<str>),
 }
@@ -109,7 +107,6 @@ impl fmt::Display for HoldReason {
         match self {
             Self::Mass => f.write_str("too many copies would be deleted at once"),
             Self::Cause(Cause::Definition) => f.write_str("the type is no longer served"),
-            Self::Cause(Cause::Endpoint(url)) => write!(f, "the endpoint {url} is gone"),
             Self::Cause(Cause::EmptiedList(of)) => {
                 write!(f, "the list of {of} came back empty")
             }
@@ -406,11 +403,6 @@ impl<K: Clone + Eq + Hash> Brake<K> {
                 keys.len()
             }
         }
-    }
-
-    /// Advances the time: forgets deletions that left the window, and ends holds without deletions.
-    pub fn tick(&mut self, now: Duration) {
-        self.prune(now);
     }
 
     /// The holds for a mass: its own, and those that were taken over.

@@ -227,25 +227,28 @@ pub fn clean_failure(
     about: Option<&Key>,
     objects: impl Iterator<Item = Arc<Object>>,
 ) -> Failure {
-    let is_quoting = matches!(
-        failure,
-        Failure::Invalid(_) | Failure::Forbidden(_) | Failure::Unavailable(_)
-    );
-    if !is_quoting {
-        return failure;
-    }
+    let (make, prefix): (fn(String) -> Failure, &str) = match &failure {
+        Failure::Invalid(_) => (Failure::Invalid, complaint::REFUSED_PREFIX),
+        Failure::Forbidden(_) => (Failure::Forbidden, "forbidden: "),
+        Failure::Unavailable(_) => (Failure::Unavailable, "no answer: "),
+        // Without words of a server.
+        Failure::NotFound
+        | Failure::Conflict
+        | Failure::AlreadyExists
+        | Failure::OtherIncarnation
+        | Failure::NamespaceTerminating
+        | Failure::TooLarge
+        | Failure::Held(_)
+        | Failure::Paused(_)
+        | Failure::NotSent(_)
+        | Failure::Early
+        | Failure::Contested(_) => return failure,
+    };
     // As the detail of a reason it is parsed.
     let mut reason = Reason::new(Code::Invalid, failure.to_string());
     clean(&mut [&mut reason], about.into_iter(), objects.map(Some));
-    let after = |prefix: &str| {
-        let detail = &*reason.detail;
-        detail.strip_prefix(prefix).unwrap_or(detail).to_owned()
-    };
-    match failure {
-        Failure::Invalid(_) => Failure::Invalid(after(complaint::REFUSED_PREFIX)),
-        Failure::Forbidden(_) => Failure::Forbidden(after("forbidden: ")),
-        _ => Failure::Unavailable(after("no answer: ")),
-    }
+    let detail = &*reason.detail;
+    make(detail.strip_prefix(prefix).unwrap_or(detail).to_owned())
 }
 
 /// The failure of a write with secret contents. The paths of fields stay, and what is said about rights and quotas,

@@ -251,7 +251,7 @@ fn a_hold_ends_when_nothing_it_holds_is_wanted_gone_any_more() {
     for key in 50..99 {
         brake.withdraw(&key, at(10));
     }
-    brake.tick(at(10_000));
+    brake.prune(at(10_000));
     assert_eq!(brake.count(), 1, "silence is no answer");
     brake.withdraw(&99, at(10_000));
     assert_eq!(brake.held(), vec![]);
@@ -260,11 +260,7 @@ fn a_hold_ends_when_nothing_it_holds_is_wanted_gone_any_more() {
 
 #[test]
 fn a_cause_holds_the_first_deletion_until_it_is_gone() {
-    for cause in [
-        Cause::Definition,
-        Cause::Endpoint("https://one".into()),
-        Cause::EmptiedList("https://one".into()),
-    ] {
+    for cause in [Cause::Definition, Cause::EmptiedList("https://one".into())] {
         let mut brake = brake();
         brake.cause(cause.clone(), Phase::Begins);
         brake.cause(cause.clone(), Phase::Begins);
@@ -273,7 +269,7 @@ fn a_cause_holds_the_first_deletion_until_it_is_gone() {
             Verdict::Held(_)
         ));
         assert_eq!(brake.held()[0].why, HoldReason::Cause(cause.clone()));
-        brake.cause(Cause::Endpoint("https://other".into()), Phase::Ends);
+        brake.cause(Cause::EmptiedList("https://other".into()), Phase::Ends);
         assert_eq!(brake.count(), 1);
         brake.cause(cause, Phase::Ends);
         assert_eq!(brake.held(), vec![]);
@@ -329,19 +325,19 @@ fn a_restart_is_no_approval() {
     let mut brake = brake();
     brake.resume("hold-1", at(0));
     brake.resume("hold-1", at(0));
-    brake.tick(at(60));
+    brake.prune(at(60));
     let held = ask(&mut brake, 1, at(60), 100);
     assert_eq!(held, Verdict::Held(HoldId("hold-1".into())));
-    brake.tick(at(6000));
+    brake.prune(at(6000));
     assert_eq!(brake.count(), 1);
     assert!(brake.approve("hold-1"));
     assert_eq!(ask(&mut brake, 1, at(6000), 100), Verdict::Go);
 
     let mut brake = self::brake();
     brake.resume("hold-1", at(0));
-    brake.tick(at(599));
+    brake.prune(at(599));
     assert_eq!(brake.held().len(), 1);
-    brake.tick(at(600));
+    brake.prune(at(600));
     assert_eq!(brake.held(), vec![], "nothing asked for what it held");
 }
 
@@ -411,7 +407,7 @@ fn extreme_numbers_overflow_nothing() {
     assert_eq!(ask(&mut brake, 1, Duration::MAX, usize::MAX), Verdict::Go);
     assert_eq!(ask(&mut brake, 1, Duration::ZERO, 0), Verdict::Go);
     brake.resume("hold", Duration::MAX);
-    brake.tick(Duration::MAX);
+    brake.prune(Duration::MAX);
 }
 
 #[test]
@@ -534,7 +530,7 @@ proptest! {
     ) {
         let mut brake = brake();
         let tenant = |number: usize| format!("tenant {number}");
-        let endpoint = |number: usize| Cause::Endpoint(format!("https://{number}").into());
+        let endpoint = |number: usize| Cause::EmptiedList(format!("https://{number}").into());
         for number in &gone {
             brake.cause(endpoint(*number), Phase::Begins);
         }
