@@ -170,7 +170,8 @@ async fn a_cloud_that_answers_anything_is_asked_again_and_deletes_nothing_by_it(
     let on = world.objects(MISSIONS)?;
     let names = ["a", "b", "c", "d", "e", "f"];
     some(&on, &names).await?;
-    let watches = |r: &testbed::entry::Recorded| r.method == "GET";
+    // Lists and watches, apart from questions for the version.
+    let watches = |r: &testbed::entry::Recorded| r.method == "GET" && !r.query.ends_with("limit=1");
     let put = |r: &testbed::entry::Recorded| r.method == "PUT";
     let status =
         |code: u16| format!(r#"{{"kind": "Status", "code": {code}, "status": "Failure"}}"#);

@@ -47,7 +47,7 @@ impl<'f> Life<'f> {
                 resource: text(&at.write.resource),
                 subresource: text(&at.write.subresource),
                 name: text(&format!("{name}{}", at.name)),
-                agent: text("hawser/"),
+                agent: text("hawser-member/"),
                 ..Matcher::default()
             };
             let action = match at.when {
@@ -165,7 +165,7 @@ impl<'f> Life<'f> {
             let writes = all.into_iter().filter(|write| {
                 write.name.starts_with(&self.name)
                     && !["get", "list", "watch"].contains(&&*write.verb)
-                    && write.user_agent.starts_with("hawser/")
+                    && write.user_agent.starts_with("hawser-member/")
             });
             found.extend(writes.map(|write| (server, write)));
         }
