@@ -9,14 +9,14 @@
 //!
 //! Objects are written by server-side apply under the original's field manager, with both apply strategies. Client-side
 //! apply takes fields from other managers, removes what the last manifest named, and keeps the annotation with the
-//! manifest, so that the original can take over again. What does not fit the schema of the member is merged. Repeating an apply has no effect, so no order of requests has to
-//! survive a crash except one: an object is
-//! listed before it is written.
+//! manifest, so that the original can take over again. What does not fit the schema of the member is merged. Repeating an
+//! apply has no effect, so no order of requests has to survive a crash except one: an object is listed before it is
+//! written.
 
 use serde_json::{Map, Value, json};
 
 use crate::hash::hash_of;
-use crate::resources::{HUB_METADATA, is_of_fleet};
+use crate::resources::{HUB_METADATA, OF_FLEET, group_of, is_of_fleet};
 use crate::types::placement::{
     ApplyStrategy, ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver,
 };
@@ -180,8 +180,7 @@ pub fn read(
         let message = "the manifest has no name";
         Err((Reason::DecodingErred, message.to_owned()))
     } else if is_of_fleet(manifest) {
-        let message = "objects of the fleet itself are not placed";
-        Err((Reason::ManifestApplyFailed, message.to_owned()))
+        Err((Reason::ManifestApplyFailed, OF_FLEET.to_owned()))
     } else {
         Ok(Manifest::of(manifest))
     };
@@ -246,9 +245,7 @@ fn owners(object: &Value) -> impl Iterator<Item = &Value> {
 
 /// True if the owner is an `AppliedWork`.
 pub fn is_applied_work(reference: &Value) -> bool {
-    let api = reference["apiVersion"].as_str().unwrap_or_default();
-    let group = api.split_once('/').map_or("", |(group, _)| group);
-    group == PLACEMENT_GROUP && reference["kind"] == "AppliedWork"
+    group_of(reference) == PLACEMENT_GROUP && reference["kind"] == "AppliedWork"
 }
 
 impl Owner<'_> {

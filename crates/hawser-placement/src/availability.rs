@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::resources::group_of;
+
 /// The availability of an object that was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
@@ -22,10 +24,11 @@ pub enum JobTracking {
 
 /// Derives the availability from the live object.
 pub fn check(object: &Value, jobs: JobTracking) -> Availability {
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let (spec, status) = (&object["spec"], &object["status"]);
-    let is_available = match (group, object["kind"].as_str().unwrap_or_default()) {
+    let is_available = match (
+        group_of(object),
+        object["kind"].as_str().unwrap_or_default(),
+    ) {
         ("apps", "Deployment") => {
             let wanted = replicas(spec);
             is_observed(object)

@@ -212,12 +212,20 @@ pub struct SelectionContext<'a> {
     pub services: &'a BTreeSet<String>,
 }
 
+/// The reason why [`is_of_fleet`] keeps an object out.
+pub const OF_FLEET: &str = "objects of the fleet itself are not placed";
+
+/// The group of an object, or of a reference to one; empty for the core group.
+pub fn group_of(object: &Value) -> &str {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 /// True for objects of the fleet itself, and for the definitions of their kinds. A placement that had them in a member
 /// would own the records of all other placements there, and take them along when it goes.
 pub fn is_of_fleet(object: &Value) -> bool {
     let is_ours = |group: &str| matches!(group, PLACEMENT_GROUP | CLUSTER_GROUP);
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(object);
     // A definition is called PLURAL.GROUP.
     let defined = || object["metadata"]["name"].as_str()?.split_once('.');
     is_ours(group)
@@ -234,12 +242,13 @@ pub fn is_placed(object: &Value, around: &SelectionContext<'_>) -> bool {
         return false;
     }
     let name = metadata["name"].as_str().unwrap_or_default();
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let is_owned = metadata["ownerReferences"]
         .as_array()
         .is_some_and(|owners| !owners.is_empty());
-    match (group, object["kind"].as_str().unwrap_or_default()) {
+    match (
+        group_of(object),
+        object["kind"].as_str().unwrap_or_default(),
+    ) {
         ("apps", "ReplicaSet" | "ControllerRevision") => !is_owned,
         (PLACEMENT_GROUP, "ClusterResourceEnvelope" | "ResourceEnvelope") => true,
         _ if is_of_fleet(object) => false,

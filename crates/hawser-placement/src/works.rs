@@ -9,7 +9,7 @@ use crate::admission::KindScope;
 use crate::hash::hash_of;
 use crate::names;
 use crate::overrides::{OverrideError, Overrides};
-use crate::resources::is_of_fleet;
+use crate::resources::{OF_FLEET, group_of, is_of_fleet};
 use crate::types::binding::{Binding, ResourceSnapshot};
 use crate::types::cluster::MemberCluster;
 use crate::types::placement::{EnvelopeType, PlacementSpec, ResourceIdentifier};
@@ -71,9 +71,10 @@ impl WorksPlan {
 
 /// The kind of envelope that an object is.
 pub fn envelope_type(object: &Value) -> Option<EnvelopeType> {
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    match (group, object["kind"].as_str().unwrap_or_default()) {
+    match (
+        group_of(object),
+        object["kind"].as_str().unwrap_or_default(),
+    ) {
         ("", "ConfigMap") => {
             let annotations = &object["metadata"]["annotations"];
             let is_envelope = annotations[names::ENVELOPE_CONFIG_MAP] == "true";
@@ -145,9 +146,7 @@ pub fn unpack(
             ));
         }
         if is_of_fleet(&object) {
-            return Err(wrong(
-                "objects of the fleet itself are not placed".to_owned(),
-            ));
+            return Err(wrong(OF_FLEET.to_owned()));
         }
         let within = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let of = ResourceIdentifier::of(&object);

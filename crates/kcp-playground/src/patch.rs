@@ -13,7 +13,7 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::PatchError;
+pub(crate) use error::{PatchError, go, go_type};
 
 use super::fields::builtin::Struct;
 use error::undecoded;

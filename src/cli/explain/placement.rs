@@ -24,6 +24,7 @@ use hawser_placement::types::placement::{Placement, ResourceIdentifier};
 use hawser_placement::types::{Condition, ConditionStatus};
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use hawser_runtime::cluster::connection::{Call, ConnectError, Connection, Limits, RequestError};
+use hawser_runtime::overview::plain;
 
 const CLUSTERS: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1/memberclusters";
 const API: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
@@ -215,7 +216,8 @@ fn problems(placement: &Placement, clusters: &Members, now: Timestamp) -> Vec<Ro
     let mut tell = |cluster: Option<&str>, message: String| {
         problems.push(RolloutProblem {
             cluster: cluster.map(str::to_owned),
-            message,
+            // A part of it comes from members.
+            message: plain(&message),
         });
     };
     let status = &placement.status;
@@ -444,14 +446,13 @@ mod tests {
             lines.collect::<Vec<_>>()
         };
         let now = Timestamp::now();
-        let mut expected = vec![
+        let expected = [
             "b: Applied is False (R): said",
             "b: ConfigMap n/c: said",
             "c: Applied is about an earlier version of the placement",
         ];
         assert_eq!(said(now), expected);
         let later = said(now + SignedDuration::from_mins(11));
-        expected.clear();
         assert_eq!(
             later.iter().filter(|one| one.contains("heartbeat")).count(),
             3

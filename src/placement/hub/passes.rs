@@ -577,6 +577,7 @@ impl HubController {
         for change in &changes {
             self.events.note(change, Some(by));
         }
+        let about = || request.key().map(ToString::to_string).unwrap_or_default();
         match answer {
             Answer::Object(object) => Ok(Some(object)),
             Answer::Gone | Answer::Listed(_) => Ok(None),
@@ -584,18 +585,15 @@ impl HubController {
                 Ok(None)
             }
             Answer::Failed(Failure::AlreadyExists) if self.is_of_another(&request) => {
-                let about = request.key().map(ToString::to_string).unwrap_or_default();
                 Err(HubPassError::Failed(format!(
-                    "{about} is there already and belongs to another placement, whose namespace and name look the same joined by a dot: rename one of them"
+                    "{} is there already and belongs to another placement, whose namespace and name look the same joined by a dot: rename one of them",
+                    about()
                 )))
             }
             Answer::Failed(
                 Failure::Conflict | Failure::AlreadyExists | Failure::OtherIncarnation,
             ) => Err(HubPassError::Stale),
-            Answer::Failed(failure) => {
-                let about = request.key().map(ToString::to_string).unwrap_or_default();
-                Err(HubPassError::Failed(format!("{about}: {failure}")))
-            }
+            Answer::Failed(failure) => Err(HubPassError::Failed(format!("{}: {failure}", about()))),
         }
     }
 

@@ -265,9 +265,7 @@ impl<'a> WorkPass<'a> {
             &now(),
         );
         if let Some(status) = refused {
-            if status != read.status {
-                self.write_status(work, &status).await?;
-            }
+            self.report_status(work, &read.status, &status).await?;
             return Ok(WorkProgress::Done);
         }
         let keys = items
@@ -360,10 +358,7 @@ impl<'a> WorkPass<'a> {
         let reports = WorkOptions::of(&read.spec).reports_diff();
         let generation = read.metadata.generation;
         let status = report::refused(problem, reports, &read.status, generation, &now());
-        if status != read.status {
-            self.write_status(work, &status).await?;
-        }
-        Ok(())
+        self.report_status(work, &read.status, &status).await
     }
 
     /// The report on a manifest whose requests failed, if the member answers others. If the member is out of reach,
@@ -442,12 +437,7 @@ impl<'a> WorkPass<'a> {
             }
             Ok::<_, WorkPassError>(())
         };
-        let on_hub = async {
-            if status != read.status {
-                self.write_status(Arc::clone(work), &status).await?;
-            }
-            Ok::<_, WorkPassError>(())
-        };
+        let on_hub = self.report_status(Arc::clone(work), &read.status, &status);
         let (in_member, on_hub) = tokio::join!(in_member, on_hub);
         in_member?;
         on_hub?;

@@ -186,3 +186,14 @@ async fn pages(
     }
     Ok(served)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::AGENT;
+    use hawser_placement::apply::UPDATER;
+
+    #[test]
+    fn servers_take_the_manager_of_members_from_their_agent() {
+        assert_eq!(AGENT.split('/').next(), Some(UPDATER));
+    }
+}

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testbed::unique;
 
 use super::world::{
-    AwaitWork as _, WORKS, Way, World, condition, config_map, config_maps, manifest_reason, work,
+    AwaitWork as _, WORKS, Way, World, config_map, config_maps, manifest_reason, work,
 };
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -62,12 +62,7 @@ async fn what_the_schema_of_the_member_does_not_have_is_left_out() -> Result<()>
     let name = unique("unfit");
     let group = format!("{name}.example.org");
     let of_definition = format!("{DEFINITIONS}/things.{group}");
-    member.create(DEFINITIONS, &definition(&group)).await?;
-    member
-        .until(&of_definition, |one| {
-            condition(&one["status"], "Established")["status"] == "True"
-        })
-        .await;
+    member.define(&definition(&group)).await?;
     let env = |value: &str| json!({"name": "A", "value": value});
     // A field of a newer Kubernetes, one of a newer CRD, and a name that is there twice.
     let first = [
@@ -256,12 +251,7 @@ async fn a_list_that_the_manifest_drops_goes_with_what_others_set_in_it() -> Res
         "items": {"type": "object", "required": ["port"], "properties": {
             "port": {"type": "integer"}, "proto": {"type": "string"}}},
     });
-    member.create(DEFINITIONS, &crd).await?;
-    member
-        .until(&format!("{DEFINITIONS}/things.{group}"), |one| {
-            condition(&one["status"], "Established")["status"] == "True"
-        })
-        .await;
+    member.define(&crd).await?;
     let with = thing(&group, &name, &json!({"size": 1, "ports": [{"port": 80}]}));
     hub.create(WORKS, &work(&name, &[with], &json!(null)))
         .await?;

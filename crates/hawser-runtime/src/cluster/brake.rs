@@ -9,8 +9,8 @@
 //! among themselves. So somebody with most of the tenants does not hold up what others delete after the window.
 //!
 //! A cause makes objects look deleted although nobody deleted them: a type that is no longer served, or a list that came
-//! back empty. A mass or a cause makes a *hold* with an id of its own. A hold
-//! ends when its id is approved, when its cause is gone, or when nothing it holds is due for deletion.
+//! back empty. A mass or a cause makes a *hold* with an id of its own. A hold ends when its id is approved, when its cause
+//! is gone, or when nothing it holds is due for deletion.
 //!
 //! Pure. The brake is asked right before a deletion is sent. Deletions that it has allowed are not undone.
 

@@ -545,7 +545,7 @@ impl Reader {
     /// Follows the events after a list, until a list is needed again.
     async fn follow(&mut self, stream: Option<Streamed>, mut since: u64) {
         let mut stream = stream;
-        // Whether the watch says that it goes on where it was.
+        // Whether the server may have gone back to an older state.
         let mut is_doubtful = false;
         loop {
             if is_doubtful {

@@ -24,14 +24,7 @@ pub(crate) enum PatchError {
 
 /// The error for a patch that is not a document of its kind, with the server's message.
 pub(super) fn undecoded(found: &Value, wanted: &str) -> String {
-    let found = match found {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let found = go_type(found);
     format!("error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
@@ -39,8 +32,20 @@ pub(super) fn failed<T>(message: impl Into<String>) -> Result<T, PatchError> {
     Err(PatchError::Failed(message.into()))
 }
 
+/// The name of a value's type in the errors of Go's JSON decoder.
+pub(crate) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// A value as Go prints it: `map[a:1 b:[x y]]`.
-pub(super) fn go(value: &Value) -> String {
+pub(crate) fn go(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),

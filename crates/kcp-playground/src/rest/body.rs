@@ -6,6 +6,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
 use crate::catalog::{Flavour, Resource};
+use crate::patch::go_type;
 use crate::protobuf::{self, ProtobufError};
 use crate::status::Status;
 use crate::yaml;
@@ -145,7 +146,7 @@ fn refuse_protobuf(error: ProtobufError) -> Status {
 /// The error for metadata of wrong types, with the server's message.
 fn mistyped(value: &Value, resource: &Resource) -> Option<Status> {
     let metadata = value.get("metadata")?.as_object()?;
-    let wrong = |found: &Value, wanted: &str| !found.is_null() && word(found) != wanted;
+    let wrong = |found: &Value, wanted: &str| !found.is_null() && go_type(found) != wanted;
     let named = ["name", "namespace", "uid", "resourceVersion"].map(|field| (field, "string"));
     let maps = ["labels", "annotations"].map(|field| (field, "object"));
     let lists = [("finalizers", "array")];
@@ -173,23 +174,11 @@ fn mistyped(value: &Value, resource: &Resource) -> Option<Status> {
         Flavour::Custom => "",
         Flavour::BuiltIn | Flavour::BuiltInWithGeneration => "metadata.",
     };
-    let (kind, found) = (&resource.kind, word(found));
+    let (kind, found) = (&resource.kind, go_type(found));
     Some(Status::bad_request(format!(
         "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {found} into Go struct field ObjectMeta.{way}{field} of type {go}",
         resource.version
     )))
-}
-
-/// The name of a value's type in the errors of Go's JSON decoder.
-fn word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// The document as an object of this resource: with its kind and version, and without nulls in metadata.

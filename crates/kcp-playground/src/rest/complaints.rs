@@ -9,6 +9,7 @@ use super::query::FieldValidation;
 use super::target::ResourcePath;
 use crate::catalog::{Flavour, Resource};
 use crate::custom;
+use crate::patch::go;
 use crate::status::Status;
 use kube_lang::object::Object;
 use kube_schema::crd::tidy::unknown_formats;
@@ -217,25 +218,6 @@ pub(super) fn misfit(
 pub(super) fn shown(kind: PatchKind, patch: &Value, patched: &Value) -> String {
     match kind {
         PatchKind::Json | PatchKind::Merge | PatchKind::Apply => patched.to_string(),
-        PatchKind::Strategic => in_go(patch),
-    }
-}
-
-/// `map[a:1 b:[x y]]`
-fn in_go(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(list) => {
-            let items: Vec<String> = list.iter().map(in_go).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(map) => {
-            let members = map
-                .iter()
-                .map(|(name, value)| format!("{name}:{}", in_go(value)));
-            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
-        }
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        PatchKind::Strategic => go(patch),
     }
 }

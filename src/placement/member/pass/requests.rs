@@ -40,6 +40,19 @@ impl WorkPass<'_> {
             .await
     }
 
+    /// Writes a status unless the Work has it.
+    pub(super) async fn report_status(
+        &self,
+        work: Arc<Object>,
+        known: &WorkStatus,
+        status: &WorkStatus,
+    ) -> Result<(), WorkPassError> {
+        if status != known {
+            self.write_status(work, status).await?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn write_applied(
         &self,
         applied_work: &Object,
