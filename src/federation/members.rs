@@ -23,7 +23,7 @@ use hawser_federation::health::{Health, Location, Probe};
 use hawser_federation::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table};
 use hawser_runtime::cluster::connection::{
-    Call, CallClass, Connection, Limits, Reply, RequestError, SkippedTlsChecks,
+    self, Call, CallClass, Connection, Limits, Reply, RequestError, SkippedTlsChecks,
 };
 use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
@@ -396,10 +396,10 @@ impl MemberController {
         let done = if let Some(connection) = &record.connection {
             connection.renew(config)
         } else {
-            let host = config.cluster_url.authority().map(ToString::to_string);
+            let to = connection::host(&config.cluster_url);
             let limits = Limits {
                 guard: Some(self.fence.guard()),
-                observer: Some(Arc::new(self.numbers.requests("member", host))),
+                observer: Some(Arc::new(self.numbers.requests("member", to))),
                 unchecked,
                 ..Limits::default()
             };

@@ -158,7 +158,7 @@ impl FederationMetrics {
     }
 
     /// The counter of the requests to a server.
-    pub fn requests(&self, side: &'static str, host: Option<String>) -> Requests {
-        self.metrics.requests(side, &host.unwrap_or_default())
+    pub fn requests(&self, side: &'static str, host: &str) -> Requests {
+        self.metrics.requests(side, host)
     }
 }

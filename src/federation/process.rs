@@ -14,7 +14,7 @@ use hawser_federation::check::CheckSettings;
 use hawser_federation::placement::Scope as ControlScope;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::connection::{self, ConnectError, Connection, Limits};
 use hawser_runtime::cluster::events;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{self, Fence, LeaseOptions, elect};
@@ -72,7 +72,7 @@ pub async fn run(
     let source = Source::find(&lookup, &Environment::of_process())?;
     let (watched, config) = Watched::start(source)?;
     let fence = Fence::closed();
-    let to = config.cluster_url.authority().map(ToString::to_string);
+    let to = connection::host(&config.cluster_url);
     let limits = Limits {
         guard: Some(fence.guard()),
         observer: Some(Arc::new(numbers.requests("host", to))),

@@ -13,7 +13,7 @@ use hawser_federation::types::CORE_GROUP;
 use hawser_federation::types::federated::TargetSchema;
 use hawser_federation::types::type_config::{ApiResource, FederatedTypeConfigSpec};
 use hawser_runtime::cluster::config::{Environment, Lookup, Source};
-use hawser_runtime::cluster::connection::{Call, Connection, Limits, RequestError};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits, RequestError, without_user};
 use hawser_runtime::cluster::wire::collection;
 
 use super::console::{CtlError, tell, trying};
@@ -82,7 +82,7 @@ impl Server {
         let chosen = Source::find(&lookup, &environment)?.context(context)?;
         let cluster = chosen.cluster;
         let endpoint = Endpoint {
-            server: cluster.server.unwrap_or_default(),
+            server: without_user(&cluster.server.unwrap_or_default()),
             ca_bundle: cluster.certificate_authority_data,
             insecure: cluster.insecure_skip_tls_verify == Some(true),
             proxy_url: cluster.proxy_url.unwrap_or_default(),

@@ -21,7 +21,7 @@ use super::way::{Proxies, RouteError};
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 use hawser_runtime::cluster::brake::BrakeOptions;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use hawser_runtime::cluster::connection::{ConnectError, WriteGuard};
+use hawser_runtime::cluster::connection::{ConnectError, WriteGuard, without_user};
 use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::overview::site::{OverviewSite, bind_page};
@@ -137,7 +137,9 @@ impl Connected {
                     &Environment::default(),
                 )?)?;
                 if config.cluster_url.scheme_str() != Some("https") {
-                    return Err(MirrorError::Address(config.cluster_url.to_string()));
+                    return Err(MirrorError::Address(without_user(
+                        &config.cluster_url.to_string(),
+                    )));
                 }
                 (config, Some(watched))
             }
@@ -212,7 +214,7 @@ fn kubeconfig(path: Option<&PathBuf>) -> Lookup {
 
 /// The configuration of the cloud by its address, without a token yet.
 fn server(url: &str, ca_file: Option<&PathBuf>) -> Result<kube::Config, MirrorError> {
-    let wrong = |_| MirrorError::Address(url.to_owned());
+    let wrong = |_| MirrorError::Address(without_user(url));
     let mut config = kube::Config::new(url.parse().map_err(wrong)?);
     config.proxy_url = Proxies::of_process().to(&config.cluster_url)?;
     if let Some(path) = ca_file {

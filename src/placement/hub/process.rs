@@ -18,7 +18,7 @@ use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 #[cfg(feature = "webhook")]
 use hawser_runtime::cluster::connection::RequestError;
-use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, host};
 use hawser_runtime::cluster::events as recorded;
 use hawser_runtime::cluster::feed::{Content, Pace};
 use hawser_runtime::cluster::queue::Urgency;
@@ -110,8 +110,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     let source = Source::find(&lookup, &Environment::of_process())?;
     let (watched, config) = Watched::start(source)?;
     let fence = Fence::closed();
-    let to = config.cluster_url.authority().map(ToString::to_string);
-    let observer = numbers.metrics.requests("hub", &to.unwrap_or_default());
+    let observer = numbers.metrics.requests("hub", host(&config.cluster_url));
     let limits = Limits {
         guard: options.election.is_some().then(|| fence.guard()),
         per_second: options.per_second,

@@ -8,7 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, host};
 use hawser_runtime::cluster::events as recorded;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::errors::chain;
@@ -50,8 +50,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
     let _pages = pages(&options, &numbers, &health, &stop).await?;
     let fence = options.lease_namespace.as_ref().map(|_| Fence::closed());
     let connect = |side: &'static str, config: kube::Config| {
-        let host = config.cluster_url.authority();
-        let host = host.map_or("", |authority| authority.as_str());
+        let host = host(&config.cluster_url);
         let limits = Limits {
             guard: fence.as_ref().map(Fence::guard),
             observer: Some(Arc::new(metrics.requests(side, host))),

@@ -39,7 +39,7 @@ use super::workspaces::Workspaces;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Coverage};
 use hawser_runtime::cluster::config::{ConfigError, Environment, RequiredUrl, Source, Watched};
-use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, WriteGuard};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, WriteGuard, host};
 use hawser_runtime::cluster::discovery::Discovery;
 use hawser_runtime::cluster::events::Recorder;
 use hawser_runtime::cluster::feed::{Content, Pace, Selection};
@@ -212,8 +212,7 @@ impl Connections {
         let service = Source::find(&options.service_cluster, &Environment::of_process())?;
         let connect = |source, side, in_flight| -> Result<_, AgentError> {
             let (watched, config) = Watched::start(source)?;
-            let host = config.cluster_url.authority().map(ToString::to_string);
-            let observer = metrics.requests(side, &host.unwrap_or_default());
+            let observer = metrics.requests(side, host(&config.cluster_url));
             let limits = Limits {
                 in_flight,
                 observer: Some(Arc::new(observer)),

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::connection::without_user;
 use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
     NamedContext,
@@ -285,7 +286,7 @@ impl Source {
         match self.required {
             Some(required) if !url.contains(required.part) => Err(ConfigError::Url {
                 path: self.describe(),
-                url,
+                url: without_user(&url),
                 complaint: required.complaint,
             }),
             _ => Ok(config),

@@ -32,8 +32,8 @@ use departure::Departure;
 pub use limits::{FIELD_MANAGER, Guard, Limits, Observer, WriteGuard};
 pub use page::{Page, PageEnd};
 pub use refusal::{Refusal, StatusCause};
-pub use servers::ConnectError;
 use servers::{Account, Server};
+pub use servers::{ConnectError, host, without_user};
 pub use stream::Streamed;
 pub use trust::{CONNECT_TIMEOUT, SkippedTlsChecks};
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::Uri;
+use http::uri::Authority;
 use parking_lot::{Mutex, RwLock};
 
 use super::lane::Lane;
@@ -77,18 +78,38 @@ impl Account {
     }
 }
 
+/// The host and the port of a URL, without the user and the password that it may name.
+pub fn host(url: &Uri) -> &str {
+    let authority = url.authority().map_or("", Authority::as_str);
+    authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host)
+}
+
+/// The text of a URL, which may be none, without the user and the password that it may name.
+pub fn without_user(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        (None, Some((_, host))) => host.to_owned(),
+        (_, None) => url.to_owned(),
+    }
+}
+
+/// The origin and the path of a URL.
 fn split(url: &str) -> Result<(String, String), ConnectError> {
     let wrong = |problem: &str| ConnectError::Address {
-        url: url.to_owned(),
+        url: without_user(url),
         problem: problem.to_owned(),
     };
     let uri: Uri = url.parse().map_err(|error| wrong(&format!("{error}")))?;
     let scheme = uri
         .scheme_str()
         .ok_or_else(|| wrong("no scheme such as https"))?;
-    let authority = uri.authority().ok_or_else(|| wrong("no host"))?;
+    if host(&uri).is_empty() {
+        return Err(wrong("no host"));
+    }
     let path = uri.path().trim_end_matches('/').to_owned();
-    Ok((format!("{scheme}://{authority}"), path))
+    Ok((format!("{scheme}://{}", host(&uri)), path))
 }
 
 /// A client without retries inside a call and without read timeouts, which would end watches.

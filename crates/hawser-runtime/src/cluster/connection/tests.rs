@@ -555,3 +555,19 @@ async fn a_call_carries_the_trace_context_of_its_work_if_the_connection_does() {
         assert_eq!(head.contains("traceparent"), expected, "{head}");
     }
 }
+
+#[tokio::test]
+async fn a_url_is_shown_without_the_user_and_the_password_in_it() {
+    let config = kube::Config::new("https://me:hidden@127.0.0.1:1/a".parse().unwrap());
+    assert_eq!(host(&config.cluster_url), "127.0.0.1:1");
+    let connection = Connection::new(config, Limits::default()).unwrap();
+    assert_eq!(connection.url(), "https://127.0.0.1:1/a");
+    for wrong in [
+        "me:hidden@127.0.0.1:1",
+        "https://me:hid den@h",
+        "me:hidden@",
+    ] {
+        let error = connection.at(wrong).unwrap_err().to_string();
+        assert!(!error.contains("hid"), "{error}");
+    }
+}
