@@ -47,12 +47,6 @@ pub enum PushedError {
     Connect(#[from] ConnectError),
 }
 
-/// A member whose agent runs here, and its connection.
-struct ConnectedMember {
-    kubeconfig: Vec<u8>,
-    access: MemberAccess,
-}
-
 struct Changes(Notify);
 
 impl EventHandler for Changes {
@@ -78,12 +72,13 @@ pub async fn follow(
     let watches = WatchRegistry::new(&cache, Pace::default(), Arc::clone(&changes) as _);
     let watch = watches.watch(secrets(&shared.hub, namespace));
     watch.completed().await;
-    let mut reached: BTreeMap<String, ConnectedMember> = BTreeMap::new();
+    // The kubeconfigs of the agents that run.
+    let mut used: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     loop {
         let found = watch.table().all();
         let found: Vec<_> = found.iter().map(|(_, secret)| &**secret).collect();
         let wanted = kubeconfigs(&found);
-        let mut ending: Vec<String> = reached
+        let mut ending: Vec<String> = used
             .keys()
             .filter(|name| !wanted.contains_key(*name))
             .cloned()
@@ -93,15 +88,14 @@ pub async fn follow(
                 member = name,
                 "the Secret of the member is gone; its agent ends"
             );
-            reached.remove(name);
+            used.remove(name);
         }
         let mut starting = Vec::new();
         for (name, kubeconfig) in wanted {
-            match reach(reached.get_mut(&name), kubeconfig, &connect).await {
+            match reach(used.get(&name), kubeconfig, &connect).await {
                 Ok(None) => {}
                 Ok(Some(now)) => {
-                    // Another cluster: nothing that is known holds there.
-                    if reached.remove(&name).is_some() {
+                    if used.contains_key(&name) {
                         ending.push(name.clone());
                     }
                     starting.push((name, now));
@@ -114,39 +108,31 @@ pub async fn follow(
         }
         // Each has its time to finish what is under way.
         join_all(ending.iter().map(|name| at_work.end(name))).await;
-        for (name, now) in starting {
-            let url = now.access.connection.url();
+        for (name, (kubeconfig, access)) in starting {
+            let url = access.connection.url();
             info!(member = name, url, "running the agent of a member");
-            at_work.start(&name, now.access.clone(), shared);
-            reached.insert(name, now);
+            at_work.start(&name, access, shared);
+            used.insert(name, kubeconfig);
         }
         changes.0.notified().await;
     }
 }
 
-/// The connection for a kubeconfig, if a new agent is needed; the agent that reaches the same cluster keeps its
-/// connection, which gets the new credentials. An unusable kubeconfig changes nothing.
+/// The connection for a kubeconfig that is not the one in use. Another kubeconfig may lead to another cluster, even if only
+/// the credentials differ: some proxies choose the cluster by them. Nothing that is known holds there, so it needs a new
+/// agent. An unusable kubeconfig changes nothing.
 async fn reach(
-    before: Option<&mut ConnectedMember>,
+    used: Option<&Vec<u8>>,
     kubeconfig: Result<Vec<u8>, PushedError>,
     connect: &impl Fn(kube::Config) -> Result<Connection, ConnectError>,
-) -> Result<Option<ConnectedMember>, PushedError> {
+) -> Result<Option<(Vec<u8>, MemberAccess)>, PushedError> {
     let kubeconfig = kubeconfig?;
-    if let Some(before) = &before
-        && before.kubeconfig == kubeconfig
-    {
+    if used == Some(&kubeconfig) {
         return Ok(None);
     }
     let config = configuration(&kubeconfig).await?;
     let access = MemberAccess::new(connect(config.clone())?, &config);
-    if let Some(before) = before
-        && before.access.is_to_the_same(&access)
-    {
-        before.access.connection.renew(config)?;
-        before.kubeconfig = kubeconfig;
-        return Ok(None);
-    }
-    Ok(Some(ConnectedMember { kubeconfig, access }))
+    Ok(Some((kubeconfig, access)))
 }
 
 /// The kubeconfigs by members. Of several Secrets for one member, the first by its name counts.
@@ -229,6 +215,7 @@ fn secrets(hub: &Connection, namespace: &str) -> WatchSpec {
 
 #[cfg(test)]
 mod tests {
+    use hawser_runtime::cluster::connection::Limits;
     use serde_json::json;
 
     use super::*;
@@ -265,6 +252,27 @@ mod tests {
         assert!(matches!(found, Err(PushedError::Outside(_))));
         let secret = configuration(b"{token: hidden").await.unwrap_err();
         assert!(!chain(&secret).contains("hidden"));
+    }
+
+    #[tokio::test]
+    async fn another_kubeconfig_needs_another_agent_and_no_url_shows_a_password() {
+        let connect = |config| Connection::new(config, Limits::default());
+        let cluster = json!({"server": "https://me:hidden@127.0.0.1:1/east"});
+        let first = kubeconfig(&json!({"token": "t"}), &cluster);
+        let found = reach(None, Ok(first.clone()), &connect).await.unwrap();
+        let (_, access) = found.unwrap();
+        assert_eq!(access.connection.url(), "https://127.0.0.1:1/east");
+        let same = reach(Some(&first), Ok(first.clone()), &connect).await;
+        assert!(same.unwrap().is_none());
+        let mut behind = cluster.clone();
+        behind["tls-server-name"] = "west".into();
+        for other in [
+            kubeconfig(&json!({"token": "t"}), &behind),
+            kubeconfig(&json!({"token": "u"}), &cluster),
+        ] {
+            let found = reach(Some(&first), Ok(other), &connect).await;
+            assert!(found.unwrap().is_some());
+        }
     }
 
     #[test]

@@ -64,11 +64,6 @@ impl MemberAccess {
             authority,
         }
     }
-
-    /// True if only credentials differ.
-    pub fn is_to_the_same(&self, other: &Self) -> bool {
-        self.connection.url() == other.connection.url() && self.authority == other.authority
-    }
 }
 
 fn pem(der: &[u8]) -> String {
