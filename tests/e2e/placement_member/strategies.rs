@@ -1,6 +1,6 @@
 //! Take-over, ownership, drift and diff by the apply strategies.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use testbed::unique;
 
@@ -367,5 +367,93 @@ async fn the_status_of_objects_comes_back_if_it_is_asked_for() -> Result<()> {
         .await;
     let manifests = &said["status"]["manifestConditions"];
     assert!(manifests[0]["backReportedStatus"].is_null(), "{said:#}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_strategy_that_changes_finds_what_members_wrote_by_another_one() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("changed");
+    let manifest = |data: Value, fits: bool| {
+        let mut manifest = config_map("default", &name, &data);
+        // What server-side apply refuses is merged.
+        if !fits {
+            manifest["newer"] = true.into();
+        }
+        manifest
+    };
+    let first = manifest(json!({"a": "1", "b": "1"}), false);
+    hub.create(WORKS, &work(&name, &[first], &json!(null)))
+        .await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let path = format!("{}/{name}", config_maps("default"));
+    member.patch(&path, &json!({"data": {"own": "1"}})).await?;
+    let apply = async |type_: &str, manifest: Value| {
+        let spec = json!({"spec": {
+            "applyStrategy": {"type": type_}, "workload": {"manifests": [manifest]},
+        }});
+        hub.patch(&format!("{WORKS}/{name}"), &spec).await?;
+        hub.until_work(&name, "Applied", "AllManifestsApplied")
+            .await;
+        member.get(&path).await?.context("the object")
+    };
+    // Members are in no conflict with themselves, and what they drop goes.
+    let both = manifest(json!({"a": "2", "b": "1"}), true);
+    let live = apply("ServerSideApply", both).await?;
+    let data = json!({"a": "2", "b": "1", "own": "1"});
+    assert_eq!(live["data"], data);
+    let managers = live["metadata"]["managedFields"].as_array();
+    let managers = managers.into_iter().flatten();
+    let ours = managers.filter(|one| {
+        let manager = one["manager"].as_str().unwrap_or_default();
+        ["work-api-agent", "hawser-member"].contains(&manager)
+    });
+    let ours: Vec<&Value> = ours.map(|one| &one["operation"]).collect();
+    assert_eq!(ours, ["Apply"], "{live:#}");
+    let live = apply("ServerSideApply", manifest(json!({"a": "2"}), true)).await?;
+    assert_eq!(live["data"], json!({"a": "2", "own": "1"}));
+    // And the other way round, where no annotation says what the last manifest had.
+    let live = apply("ClientSideApply", manifest(json!({"c": "1"}), false)).await?;
+    assert_eq!(live["data"], json!({"c": "1", "own": "1"}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_manifest_that_is_too_large_for_an_annotation_removes_what_it_drops() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("large");
+    let large = "x".repeat(300 << 10);
+    let manifest = |data: Value, fits: bool| {
+        let mut manifest = config_map("default", &name, &data);
+        manifest["data"]["large"] = large.as_str().into();
+        if !fits {
+            manifest["newer"] = true.into();
+        }
+        manifest
+    };
+    let first = manifest(json!({"a": "1", "b": "1", "c": "1"}), false);
+    hub.create(WORKS, &work(&name, &[first], &json!(null)))
+        .await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let path = format!("{}/{name}", config_maps("default"));
+    member.patch(&path, &json!({"data": {"own": "1"}})).await?;
+    let apply = async |manifest: Value| {
+        let spec = json!({"spec": {"workload": {"manifests": [manifest]}}});
+        hub.patch(&format!("{WORKS}/{name}"), &spec).await?;
+        hub.until_work(&name, "Applied", "AllManifestsApplied")
+            .await;
+        let live = member.get(&path).await?.context("the object")?;
+        let data = live["data"].as_object().context("data")?;
+        anyhow::Ok(data.keys().cloned().collect::<Vec<_>>())
+    };
+    // By a merge, and by an apply.
+    let merged = apply(manifest(json!({"a": "1", "b": "1"}), false)).await?;
+    assert_eq!(merged, ["a", "b", "large", "own"]);
+    let applied = apply(manifest(json!({"a": "1"}), true)).await?;
+    assert_eq!(applied, ["a", "large", "own"]);
     Ok(())
 }

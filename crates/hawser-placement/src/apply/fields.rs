@@ -1,4 +1,4 @@
-//! Fields that a manifest has dropped.
+//! Fields that a manifest has dropped, and the managers of fields.
 //!
 //! Client-side apply removes what the last manifest named and this one does not, whoever else names it. Server-side apply
 //! removes a field only if no other manager has it. The two differ for objects that somebody else made, KubeFleet among
@@ -14,11 +14,15 @@ use super::{LAST_APPLIED, MANAGER, UPDATER};
 /// The steps to a field, as `managedFields` names them.
 type FieldPath = Vec<String>;
 
-/// The manifest that the object has in its annotation, if the next one may have dropped something of it.
-pub fn last_manifest(live: &Value, next: &Value) -> Option<Value> {
+/// The manifest that the object has in its annotation. A large one is not there.
+pub fn last_applied(live: &Value) -> Option<Value> {
     let text = live["metadata"]["annotations"][LAST_APPLIED].as_str()?;
-    let last: Value = serde_json::from_str(text).ok()?;
-    drops(&last, next).then_some(last)
+    serde_json::from_str(text).ok()
+}
+
+/// The same, if the next manifest may have dropped something of it.
+pub fn last_manifest(live: &Value, next: &Value) -> Option<Value> {
+    last_applied(live).filter(|last| drops(last, next))
 }
 
 /// Whether something may be missing in the next value. Keys of lists are not known: any other list may lack an element.
@@ -79,12 +83,82 @@ pub fn transfer_to_member(live: &Value, last: &Value, next: &Value) -> Option<Ve
         }
     }
     if !before.iter().any(is_applied_by_us) {
-        after.push(json!({
-            "manager": MANAGER, "operation": "Apply", "apiVersion": live["apiVersion"],
-            "fieldsType": "FieldsV1", "fieldsV1": tree(&ours),
-        }));
+        after.push(apply_entry(live, &ours));
     }
     (after != before).then_some(after)
+}
+
+/// True if an apply should find all fields that members wrote in one entry of `managedFields`: it removes what the manifest
+/// has dropped, and no annotation says what that is. `keeps_annotation` says that the apply leaves one.
+pub fn needs_one_entry(live: &Value, keeps_annotation: bool) -> bool {
+    let annotation = &live["metadata"]["annotations"][LAST_APPLIED];
+    annotation.is_string() && !(keeps_annotation && last_applied(live).is_some())
+}
+
+/// The managers of the object once all that members wrote is in the entry of their applies; `None` if it is.
+pub fn with_one_entry(live: &Value) -> Option<Vec<Value>> {
+    if !managers(live).any(|entry| is_ours(entry) && !is_applied_by_us(entry)) {
+        return None;
+    }
+    let others = managers(live).filter(|entry| !is_ours(entry));
+    Some(
+        others
+            .cloned()
+            .chain([apply_entry(live, &ours(live))])
+            .collect(),
+    )
+}
+
+/// The part of the object that members wrote, in place of a last manifest that is not known.
+pub fn written(live: &Value) -> Value {
+    let others = managers(live).filter(|entry| !is_ours(entry));
+    let others = others.flat_map(|entry| paths(&entry["fieldsV1"])).collect();
+    let ours = ours(live);
+    if ours.is_empty() {
+        return json!({});
+    }
+    part(live, &tree(&ours), &tree(&others))
+}
+
+/// The part of a value that a tree of fields names. A field without anything below it is whole, unless others have something
+/// below it: then only its being there is meant.
+fn part(value: &Value, fields: &Value, others: &Value) -> Value {
+    let is_whole = fields.as_object().is_none_or(Map::is_empty);
+    if is_whole && others.as_object().is_none_or(Map::is_empty) {
+        return value.clone();
+    }
+    let steps = || fields.as_object().into_iter().flatten();
+    match value {
+        Value::Object(object) => {
+            let named = steps().filter_map(|(step, below)| {
+                let name = step.strip_prefix("f:")?;
+                let part = part(object.get(name)?, below, &others[step]);
+                Some((name.to_owned(), part))
+            });
+            named.collect()
+        }
+        Value::Array(elements) => {
+            let named = elements.iter().enumerate().filter_map(|(index, element)| {
+                let (step, below) = steps().find(|(step, _)| leads_to(step, index, element))?;
+                Some(part(element, below, &others[step]))
+            });
+            named.collect()
+        }
+        _ => value.clone(),
+    }
+}
+
+/// Whether a step names an element of a list: by its keys, its value or its index.
+fn leads_to(step: &str, index: usize, element: &Value) -> bool {
+    let Some((by, text)) = step.split_once(':') else {
+        return false;
+    };
+    match (by, serde_json::from_str(text)) {
+        ("k", Ok(Value::Object(keys))) => keys.iter().all(|(key, value)| element[key] == *value),
+        ("v", Ok(value)) => *element == value,
+        ("i", Ok(value)) => value == index,
+        _ => false,
+    }
 }
 
 fn managers(object: &Value) -> impl Iterator<Item = &Value> {
@@ -101,6 +175,29 @@ fn is_of_status(entry: &Value) -> bool {
 
 fn is_applied_by_us(entry: &Value) -> bool {
     entry["manager"] == MANAGER && entry["operation"] == "Apply" && !is_of_status(entry)
+}
+
+/// True for what members wrote, by an apply or another write. KubeFleet merges under the manager of applies.
+fn is_ours(entry: &Value) -> bool {
+    !is_of_status(entry)
+        && [MANAGER, UPDATER]
+            .iter()
+            .any(|one| entry["manager"] == *one)
+}
+
+/// The fields that members wrote.
+fn ours(object: &Value) -> BTreeSet<FieldPath> {
+    let entries = managers(object).filter(|entry| is_ours(entry));
+    entries
+        .flat_map(|entry| paths(&entry["fieldsV1"]))
+        .collect()
+}
+
+fn apply_entry(live: &Value, fields: &BTreeSet<FieldPath>) -> Value {
+    json!({
+        "manager": MANAGER, "operation": "Apply", "apiVersion": live["apiVersion"],
+        "fieldsType": "FieldsV1", "fieldsV1": tree(fields),
+    })
 }
 
 /// The fields that members have applied.
@@ -178,6 +275,66 @@ mod tests {
             "f:spec": {"f:ports": {"k:{\"port\":1}": {".": {}, "f:port": {}}}},
         });
         assert_eq!(tree(&paths(&fields)), fields);
+    }
+
+    #[test]
+    fn what_members_wrote_comes_into_one_entry_before_an_apply_that_relies_on_it() {
+        let status = json!({"manager": MANAGER, "operation": "Update", "subresource": "status", "fieldsV1": {"f:a": {}}});
+        let theirs = entry("kubectl", "Update", json!({"f:data": {"f:own": {}}}));
+        let mut live = object(vec![
+            entry(UPDATER, "Update", json!({"f:data": {".": {}, "f:b": {}}})),
+            theirs.clone(),
+            entry(MANAGER, "Apply", json!({"f:data": {"f:a": {}}})),
+            entry(MANAGER, "Update", json!({"f:data": {"f:c": {}}})),
+            status.clone(),
+        ]);
+        let all = json!({"f:data": {".": {}, "f:a": {}, "f:b": {}, "f:c": {}}});
+        let after = with_one_entry(&live).unwrap();
+        assert_eq!(after, [theirs, status, entry(MANAGER, "Apply", all)]);
+        assert_eq!(with_one_entry(&object(after)), None);
+        for (annotation, server_side, client_side) in [
+            (json!(null), false, false),
+            (json!({LAST_APPLIED: "{}"}), true, false),
+            (json!({LAST_APPLIED: ""}), true, true),
+        ] {
+            live["metadata"]["annotations"] = annotation;
+            assert_eq!(needs_one_entry(&live, false), server_side);
+            assert_eq!(needs_one_entry(&live, true), client_side);
+        }
+    }
+
+    #[test]
+    fn what_members_wrote_is_told_from_what_others_wrote() {
+        let mut live = object(vec![
+            entry(
+                MANAGER,
+                "Apply",
+                json!({"f:spec": {"f:size": {}, "f:limits": {}, "f:whole": {}, "f:ports": {
+                    "k:{\"port\":80}": {".": {}, "f:port": {}}}, "f:set": {"v:\"a\"": {}}}}),
+            ),
+            entry(UPDATER, "Update", json!({"f:spec": {"f:color": {}}})),
+            entry(
+                "kubectl",
+                "Update",
+                json!({"f:spec": {"f:limits": {"f:cpu": {}}, "f:theirs": {}, "f:ports": {
+                    "k:{\"port\":80}": {"f:name": {}}, "k:{\"port\":81}": {".": {}, "f:port": {}}},
+                    "f:set": {"v:\"b\"": {}}}}),
+            ),
+        ]);
+        live["spec"] = json!({
+            "size": 1, "limits": {"cpu": 1}, "whole": {"a": [1]}, "color": "red", "theirs": 1,
+            "ports": [{"port": 81}, {"port": 80, "name": "web"}], "set": ["a", "b"],
+        });
+        assert_eq!(
+            written(&live),
+            json!({"spec": {
+                "size": 1, "limits": {}, "whole": {"a": [1]}, "color": "red", "ports": [{"port": 80}], "set": ["a"],
+            }})
+        );
+        assert_eq!(
+            written(&json!({"metadata": {}, "spec": {"a": 1}})),
+            json!({})
+        );
     }
 
     #[test]

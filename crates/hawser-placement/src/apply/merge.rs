@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::compare::covers;
-use super::{LAST_APPLIED, Manifest, Owner};
+use super::{Manifest, Owner};
 
 /// How a server begins to say that an object does not fit its schema.
 const UNTYPED: &str = "failed to create typed ";
@@ -17,12 +17,10 @@ pub fn is_untyped(message: &str) -> bool {
     message.starts_with(UNTYPED)
 }
 
-/// The merge patch that gives an object the content of `body`, made from the manifest. What only the last manifest has,
-/// which is in the annotation of the object, is removed. `None` if there is nothing to change.
-pub fn patch(body: &Value, owner: &Owner<'_>, live: &Value) -> Option<Value> {
-    let text = live["metadata"]["annotations"][LAST_APPLIED].as_str();
-    let last = text.and_then(|text| serde_json::from_str(text).ok());
-    let mut last = last.map_or(Value::Null, |last| Manifest::of(&last).object);
+/// The merge patch that gives an object the content of `body`, made from the manifest. What only the last manifest has is
+/// removed. `None` if there is nothing to change.
+pub fn patch(body: &Value, owner: &Owner<'_>, live: &Value, last: &Value) -> Option<Value> {
+    let mut last = Manifest::of(last).object;
     let mut wanted = body.clone();
     let metadata = &mut wanted["metadata"];
     metadata["ownerReferences"] = if owner.owns(live) {
@@ -98,6 +96,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
+    use super::super::fields::last_applied;
     use super::super::read;
     use super::*;
     use crate::types::placement::ApplyStrategyType;
@@ -135,9 +134,14 @@ mod tests {
         }
     }
 
+    fn next(manifest: &Value, live: &Value) -> Option<Value> {
+        let last = last_applied(live).unwrap_or_default();
+        patch(&body(manifest), &OWNER, live, &last)
+    }
+
     /// The object after a manifest is applied, and after it is applied once more.
     fn apply(live: &mut Value, manifest: &Value) {
-        if let Some(patch) = patch(&body(manifest), &OWNER, live) {
+        if let Some(patch) = next(manifest, live) {
             merge(live, &patch);
         }
     }
@@ -168,9 +172,9 @@ mod tests {
         assert_eq!(live["metadata"]["ownerReferences"][1]["uid"], "u1");
         // The server completes an element.
         live["spec"]["list"][0]["default"] = 0.into();
-        assert_eq!(patch(&body(&first), &OWNER, &live), None);
+        assert_eq!(next(&first, &live), None);
         let second = thing(json!({"deep": {"b": 3}, "list": [{"n": 1}]}));
-        let patch = patch(&body(&second), &OWNER, &live).unwrap();
+        let patch = next(&second, &live).unwrap();
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["metadata"]["finalizers"], json!(["e.com/other"]));
         assert_eq!(
@@ -191,7 +195,7 @@ mod tests {
         let manifest = thing(json!({"size": 1, "unknown": 2}));
         apply(&mut live, &manifest);
         let before = live.clone();
-        let again = patch(&body(&manifest), &OWNER, &live).unwrap();
+        let again = next(&manifest, &live).unwrap();
         assert_eq!(again["spec"], json!({"unknown": 2}));
         apply(&mut live, &manifest);
         assert_eq!(live, before);
@@ -222,7 +226,7 @@ mod tests {
             apply(&mut live, &wanted);
             prop_assert!(covers(&wanted, &live), "{live:#}");
             prop_assert_eq!(&live["spec"]["theirs"], &json!(theirs));
-            prop_assert_eq!(patch(&body(&wanted), &OWNER, &live), None);
+            prop_assert_eq!(next(&wanted, &live), None);
         }
     }
 }

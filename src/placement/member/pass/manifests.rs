@@ -138,10 +138,17 @@ impl WorkPass<'_> {
         live: Option<&Arc<Object>>,
         (manifest, owner, strategy): (&Manifest, &Owner<'_>, &ApplyStrategy),
     ) -> Result<Result<Arc<Object>, Failure>, WorkPassError> {
-        let force = live.is_none() || self.forces(key, strategy).await?;
         let body = manifest.body(owner, strategy.type_);
         let is_client_side = strategy.type_ == ApplyStrategyType::ClientSideApply;
-        let fits = match live {
+        let mut live = live.map(Arc::clone);
+        if let Some(object) = &mut live
+            && fields::needs_one_entry(object.as_value(), is_client_side)
+            && let Some(managers) = fields::with_one_entry(&self.whole(key).await?)
+        {
+            *object = self.write_managers(key, object, &managers).await?;
+        }
+        let force = live.is_none() || self.forces(key, strategy).await?;
+        let fits = match &live {
             Some(object) if is_client_side => {
                 self.take_ownership_of_dropped(key, object, manifest, &body)
                     .await?
@@ -159,7 +166,7 @@ impl WorkPass<'_> {
             let sent = self.send_apply(&application).await;
             let is_refused = is_client_side && matches!(sent, Err(Failure::Invalid(_)));
             // Of a list that the manifest has dropped, others may have a part that is no object of its own.
-            let drops = live.is_some_and(|live| {
+            let drops = live.as_ref().is_some_and(|live| {
                 fields::last_manifest(live.as_value(), &manifest.object).is_some()
             });
             if !is_refused || !(drops || self.is_untyped(key, &body).await) {
@@ -172,10 +179,16 @@ impl WorkPass<'_> {
                 let object = Object::new(body).map_err(|error| WorkPassError(error.to_string()))?;
                 Request::Create { key, object }
             }
-            Some(live) => match merge::patch(&body, owner, live.as_value()) {
-                Some(patch) => Request::Patch { key, patch },
-                None => return Ok(Ok(Arc::clone(live))),
-            },
+            Some(live) => {
+                let last = match fields::last_applied(live.as_value()) {
+                    Some(last) => last,
+                    None => fields::written(&self.whole(&key).await?),
+                };
+                match merge::patch(&body, owner, live.as_value(), &last) {
+                    Some(patch) => Request::Patch { key, patch },
+                    None => return Ok(Ok(live)),
+                }
+            }
         };
         Ok(match self.send(&request).await? {
             Answer::Object(object) => Ok(object),
@@ -290,12 +303,27 @@ impl WorkPass<'_> {
             }
             Err(error @ RequestError::Call(_)) => return Err(WorkPassError(error.to_string())),
         };
+        self.write_managers(key, object, &managers).await?;
+        Ok(true)
+    }
+
+    /// Replaces the managers of an object's fields.
+    async fn write_managers(
+        &self,
+        key: &Key,
+        object: &Object,
+        managers: &[Value],
+    ) -> Result<Arc<Object>, WorkPassError> {
         let patch = json!({"metadata": {
             "managedFields": managers, "resourceVersion": object.resource_version(), "uid": object.uid(),
         }});
         let key = key.clone();
-        self.found(&Request::Patch { key, patch }).await?;
-        Ok(true)
+        self.found(&Request::Patch { key, patch }).await
+    }
+
+    async fn whole(&self, key: &Key) -> Result<Value, WorkPassError> {
+        let whole = self.at.sides.whole(key).await;
+        whole.map_err(|error| WorkPassError(error.to_string()))
     }
 
     /// Whether fields of other managers are taken.
@@ -303,9 +331,7 @@ impl WorkPass<'_> {
         if apply::forces(strategy) {
             return Ok(true);
         }
-        let whole = self.at.sides.whole(key).await;
-        let whole = whole.map_err(|error| WorkPassError(error.to_string()))?;
-        Ok(apply::has_no_other_manager(&whole))
+        Ok(apply::has_no_other_manager(&self.whole(key).await?))
     }
 
     /// An object as the tables have it, or by a live read.
