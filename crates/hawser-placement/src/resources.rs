@@ -212,6 +212,9 @@ pub struct SelectionContext<'a> {
     pub services: &'a BTreeSet<String>,
 }
 
+/// The domain of the groups of the fleet.
+const FLEET_DOMAIN: &str = "kubernetes-fleet.io";
+
 /// The reason why [`is_of_fleet`] keeps an object out.
 pub const OF_FLEET: &str = "objects of the fleet itself are not placed";
 
@@ -221,15 +224,18 @@ pub fn group_of(object: &Value) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// True for objects of the fleet itself, and for the definitions of their kinds. A placement that had them in a member
-/// would own the records of all other placements there, and take them along when it goes.
+/// True for objects of the fleet itself, and for the definitions and the `APIService`s of their groups. A placement that
+/// had them in a member would own the records of all other placements there, and take them along when it goes.
 pub fn is_of_fleet(object: &Value) -> bool {
-    let is_ours = |group: &str| matches!(group, PLACEMENT_GROUP | CLUSTER_GROUP);
+    let is_ours = |group: &str| {
+        let above = group.strip_suffix(FLEET_DOMAIN);
+        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    };
+    // A definition is called PLURAL.GROUP, an APIService VERSION.GROUP.
+    let named = || object["metadata"]["name"].as_str()?.split_once('.');
     let group = group_of(object);
-    // A definition is called PLURAL.GROUP.
-    let defined = || object["metadata"]["name"].as_str()?.split_once('.');
-    is_ours(group)
-        || group == "apiextensions.k8s.io" && defined().is_some_and(|(_, group)| is_ours(group))
+    let is_named = matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
+    is_ours(group) || is_named && named().is_some_and(|(_, group)| is_ours(group))
 }
 
 /// True if an object of an admitted kind is placed.
@@ -552,6 +558,23 @@ mod tests {
                 ),
                 true,
             ),
+            (
+                object(
+                    "apiregistration.k8s.io/v1",
+                    "APIService",
+                    "v1beta1.placement.kubernetes-fleet.io",
+                ),
+                false,
+            ),
+            (
+                object(
+                    "apiregistration.k8s.io/v1",
+                    "APIService",
+                    "v1.not-kubernetes-fleet.io",
+                ),
+                true,
+            ),
+            (object("newer.kubernetes-fleet.io/v1", "Thing", "t"), false),
             (
                 object("placement.kubernetes-fleet.io/v1beta1", "AppliedWork", "w"),
                 false,
