@@ -407,6 +407,9 @@ fn report(
     }
 }
 
+/// The most clusters that a message names.
+const NAMED: usize = 3;
+
 /// The conditions over all clusters, up to the first that is not True.
 fn summarise(request: &StatusRequest<'_>, status: &mut PlacementStatus) {
     let spec = &request.placement.spec;
@@ -452,7 +455,19 @@ fn summarise(request: &StatusRequest<'_>, status: &mut PlacementStatus) {
                 ConditionStatus::False => 1,
                 ConditionStatus::Unknown => 2,
             };
-            (step.words().reasons[place], step.message(truth, clusters))
+            let mut message = step.message(truth, clusters);
+            if truth != ConditionStatus::True {
+                let named = status.placement_statuses.iter().zip(&found);
+                let named = named.filter_map(|(one, found)| {
+                    let found = found.filter(|found| found.status == truth)?;
+                    Some(format!("{} ({})", one.cluster_name, found.reason))
+                });
+                let named: Vec<String> = named.take(NAMED).collect();
+                if !named.is_empty() {
+                    message = format!("{message}: {}", named.join(", "));
+                }
+            }
+            (step.words().reasons[place], message)
         };
         let type_ = request.type_of(step.name());
         status

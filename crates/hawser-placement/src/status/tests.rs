@@ -481,3 +481,28 @@ fn the_words_of_steps_are_those_of_the_original() {
         ]
     );
 }
+
+#[test]
+fn a_member_that_does_not_answer_counts_as_not_applied_and_is_named() {
+    let p = placement(&json!({}));
+    let policy = policy(1, &[("a", true), ("dead", true)], true);
+    let mut dead = bound("dead", "1", &DONE[..1]);
+    let work = json!({"metadata": {"name": "p-work", "generation": 2}, "status": {"conditions": [
+        {"type": "Applied", "status": "True", "reason": "AllManifestsApplied", "message": "", "observedGeneration": 1},
+    ]}});
+    let work: WorkOutline = serde_json::from_value(work).unwrap();
+    let found = conditions(&dead, &Pass::Unchanged, &[work], false, NOW);
+    dead.status.conditions.extend(found);
+    let status = built(&p, &policy, &[bound("a", "1", DONE), dead]);
+    let last = told(&status.conditions).pop();
+    let applied = "ClusterResourcePlacementApplied False ApplyFailed";
+    assert_eq!(last.as_deref(), Some(applied));
+    assert_eq!(
+        status.conditions[4].message,
+        "Applied is false for 1 cluster(s): dead (ApplyInProgress)"
+    );
+    let entry = &status.placement_statuses[1];
+    let last = told(&entry.conditions).pop();
+    assert_eq!(last.as_deref(), Some("Applied False ApplyInProgress"));
+    assert!(entry.failed_placements.is_empty());
+}
