@@ -38,6 +38,21 @@ const RETRY: Duration = Duration::from_secs(1);
 pub struct Membership {
     applier: Arc<Applier>,
     random: RandomState,
+    /// Why the properties of the member cannot be read.
+    unread: LoggedProblem,
+}
+
+/// A problem that is logged once, until it changes or ends.
+#[derive(Default)]
+struct LoggedProblem(Option<String>);
+
+impl LoggedProblem {
+    /// Whether to log what there is now.
+    fn is_news(&mut self, now: Option<String>) -> bool {
+        let is_news = now.is_some() && now != self.0;
+        self.0 = now;
+        is_news
+    }
 }
 
 impl Membership {
@@ -45,11 +60,12 @@ impl Membership {
         Self {
             applier: Arc::clone(applier),
             random: RandomState::new(),
+            unread: LoggedProblem::default(),
         }
     }
 
     /// Follows the hub until dropped.
-    pub async fn run(self) {
+    pub async fn run(mut self) {
         let mut heard: Option<(i64, MemberState)> = None;
         let mut next = Instant::now();
         loop {
@@ -108,7 +124,7 @@ impl Membership {
 
     /// Writes a heartbeat; returns the time until the next one.
     async fn send_heartbeat(
-        &self,
+        &mut self,
         object: &Object,
         mut internal: InternalMemberCluster,
     ) -> Duration {
@@ -118,10 +134,13 @@ impl Membership {
             let access = &self.applier.sides.access;
             let reports = self.applier.rules.reports_namespaces;
             let refresh = properties::refresh(access, reports, &mut internal, &now);
-            match timeout(COLLECTING, refresh).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => warn!(%error, "the properties of the member cannot be read"),
-                Err(_) => warn!("reading the properties of the member takes too long"),
+            let problem = match timeout(COLLECTING, refresh).await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some(format!("no answer within {COLLECTING:?}")),
+            };
+            if self.unread.is_news(problem.clone()) {
+                warn!(problem, "the properties of the member cannot be read");
             }
         }
         let mut status = internal.status;
@@ -294,6 +313,14 @@ fn set_agent(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_is_logged_once_until_it_changes_or_ends() {
+        let mut logged = LoggedProblem::default();
+        let problems = [None, Some("a"), Some("a"), Some("b"), None, Some("b")];
+        let news = problems.map(|problem| logged.is_news(problem.map(str::to_owned)));
+        assert_eq!(news, [false, true, false, true, false, true]);
+    }
 
     #[test]
     fn other_agents_keep_their_state_and_a_condition_its_time() {
