@@ -43,6 +43,9 @@ impl Fleet {
         )?;
         install(&hub, "hawser-hub", &[]).await?;
         check_push_mode(&hub).await?;
+        check_monitoring(&hub, "hawser-hub", "replicaCount=1").await?;
+        let push = "kubeconfigSecrets=members,config.hubURL=https://hub";
+        check_monitoring(&hub, "hawser-member", push).await?;
         for (number, member) in [&one, &two].into_iter().enumerate() {
             let name = format!("config.memberClusterName=m{number}");
             install(
@@ -173,6 +176,28 @@ async fn install(cluster: &ServiceCluster, chart: &str, values: &[&str]) -> Resu
         .await?;
     let wait = ["wait", "--for=condition=Established", "crd", "--all"];
     admin.kubectl(&wait).await?;
+    Ok(())
+}
+
+/// The objects of the Prometheus operator, which come on request.
+async fn check_monitoring(cluster: &ServiceCluster, chart: &str, needed: &str) -> Result<()> {
+    let path = repository().join("charts").join(chart);
+    let text = path.to_str().context("a path in Unicode")?;
+    let template = async |switch: &str| {
+        let values = format!("{needed},{switch}");
+        let only = ["--show-only", "templates/monitoring.yaml", "--set", &values];
+        let made = cluster
+            .admin()
+            .helm(&[&["template", "fleet", text], &only[..]].concat())
+            .await?;
+        let found: Value = serde_saphyr::from_str(&made).with_context(|| made.clone())?;
+        anyhow::Ok(found)
+    };
+    let rules = template("metrics.rules.enabled=true").await?;
+    let given = std::fs::read_to_string(path.join("files/alerts.yaml"))?;
+    ensure!(rules["spec"] == serde_saphyr::from_str::<Value>(&given)?);
+    let monitor = template("metrics.podMonitor.enabled=true").await?;
+    ensure!(monitor["spec"]["podMetricsEndpoints"][0]["port"] == "metrics");
     Ok(())
 }
 
