@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -352,14 +353,22 @@ async fn what_the_page_on_placement_says_works() -> Result<()> {
             .is_some_and(|line| line.starts_with("settings"))
     );
     let place = "cd hawser-playground\nexport KUBECONFIG=hub.kubeconfig\n";
+    let examples = binaries::repository().join("examples");
+    symlink(examples, demo.scratch.path().join("examples"))?;
+    let script = page("## Examples", "## Install")?;
+    for example in fs::read_dir(demo.dir("examples/placement"))? {
+        let name = example?.file_name().display().to_string();
+        let is_shown =
+            script.contains(&name) || ["README.md", "application.yaml"].contains(&&*name);
+        ensure!(is_shown, "{name} is not used");
+    }
+    let output = shell(demo.scratch.path(), &format!("{place}{script}")).await?;
+    ensure!(output.contains("Namespace"), "no difference: {output}");
     let script = page("### Staged update runs", "### Webhook")?;
     let output = shell(demo.scratch.path(), &format!("{place}{script}")).await?;
-    ensure!(
-        output
-            .trim_end()
-            .ends_with("clusterstagedupdaterun.placement.kubernetes-fleet.io/first condition met"),
-        "{output}"
-    );
+    // The second stage has placed the namespace too.
+    let run = "clusterstagedupdaterun.placement.kubernetes-fleet.io/first condition met\nNAME";
+    ensure!(output.contains(run), "{output}");
     demo.end().await
 }
 

@@ -31,6 +31,8 @@ const WEB: &str = "/apis/apps/v1/namespaces/shop/deployments/web";
 /// Regions of the members, in their order.
 const REGIONS: [&str; 3] = ["east", "west", "west"];
 const KEY: &str = "maintenance";
+/// The members that have the taint for a while.
+const TAINTED: [&str; 2] = [MEMBERS[1], MEMBERS[2]];
 
 pub(super) struct FleetStory {
     hub: Place,
@@ -114,7 +116,13 @@ impl FleetStory {
         tell(&format!("hub: {} have joined", MEMBERS.join(", ")));
         self.place(&tell).await?;
         self.taint(&tell).await?;
-        self.roll_out(&tell).await
+        self.roll_out(&tell).await?;
+        for name in TAINTED {
+            let patch = json!({"spec": {"taints": null}});
+            self.hub.patch(&member(name), &patch).await?;
+        }
+        tell(&format!("hub: {} lose the taint", TAINTED.join(" and ")));
+        Ok(())
     }
 
     async fn place(&self, tell: impl Fn(&str)) -> Result<(), DemoError> {
@@ -152,8 +160,7 @@ impl FleetStory {
 
     /// Taints do not move placed objects. They keep out new objects, unless these tolerate them.
     async fn taint(&self, tell: impl Fn(&str)) -> Result<(), DemoError> {
-        let tainted = &MEMBERS[1..];
-        for name in tainted {
+        for name in TAINTED {
             let taint = json!([{"key": KEY, "value": "tonight", "effect": "NoSchedule"}]);
             let patch = json!({"spec": {"taints": taint}});
             self.hub.patch(&member(name), &patch).await?;
@@ -165,7 +172,7 @@ impl FleetStory {
         }
         tell(&format!(
             "hub: {} get the taint {KEY}",
-            tainted.join(" and ")
+            TAINTED.join(" and ")
         ));
         let more = json!({"spec": {"policy": {"numberOfClusters": 3}}});
         self.hub.patch(PLACEMENT, &more).await?;
