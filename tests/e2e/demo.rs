@@ -341,7 +341,7 @@ async fn what_the_page_on_placement_says_works() -> Result<()> {
     let demo = Demo::start(&["--placement"])?;
     demo.says("ready:").await?;
     let page = |from: &str, to: &str| of_page("docs/placement.md", from, to);
-    let script = page("## Try it", "## Install")?;
+    let script = page("## Try it", "## Examples")?;
     let output = shell(demo.scratch.path(), &script).await?;
     // The size in the first member, then the end of the last command.
     ensure!(output.contains("\n1clusterresourceplacement"), "{output}");

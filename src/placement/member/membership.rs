@@ -140,7 +140,11 @@ impl Membership {
                 Err(_) => Some(format!("no answer within {COLLECTING:?}")),
             };
             if self.unread.is_news(problem.clone()) {
-                warn!(problem, "the properties of the member cannot be read");
+                let member = &*self.applier.sides.name;
+                warn!(
+                    member,
+                    problem, "the properties of the member cannot be read"
+                );
             }
         }
         let mut status = internal.status;

@@ -487,11 +487,13 @@ fn a_member_that_does_not_answer_counts_as_not_applied_and_is_named() {
     let p = placement(&json!({}));
     let policy = policy(1, &[("a", true), ("dead", true)], true);
     let mut dead = bound("dead", "1", &DONE[..1]);
-    let work = json!({"metadata": {"name": "p-work", "generation": 2}, "status": {"conditions": [
-        {"type": "Applied", "status": "True", "reason": "AllManifestsApplied", "message": "", "observedGeneration": 1},
-    ]}});
-    let work: WorkOutline = serde_json::from_value(work).unwrap();
-    let found = conditions(&dead, &Pass::Unchanged, &[work], false, NOW);
+    let found = conditions(
+        &dead,
+        &Pass::Unchanged,
+        &[work("p-work", &json!([]))],
+        false,
+        NOW,
+    );
     dead.status.conditions.extend(found);
     let status = built(&p, &policy, &[bound("a", "1", DONE), dead]);
     let last = told(&status.conditions).pop();
