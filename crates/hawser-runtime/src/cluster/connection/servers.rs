@@ -86,12 +86,16 @@ pub fn host(url: &Uri) -> &str {
         .map_or(authority, |(_, host)| host)
 }
 
-/// The text of a URL, which may be none, without the user and the password that it may name.
+/// The text of a URL without the user and the password that it may name. If it is no URL, any part of it may be a
+/// password.
 pub fn without_user(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-        (None, Some((_, host))) => host.to_owned(),
-        (_, None) => url.to_owned(),
+    let begin = url.find("://").map_or(0, |at| at + "://".len());
+    let (scheme, rest) = url.split_at(begin);
+    let path = rest.find(['/', '?', '#']);
+    let end = path.filter(|_| url.parse::<Uri>().is_ok());
+    match rest[..end.unwrap_or(rest.len())].rfind('@') {
+        Some(at) => format!("{scheme}{}", &rest[at + 1..]),
+        None => url.to_owned(),
     }
 }
 

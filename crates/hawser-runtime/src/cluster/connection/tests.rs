@@ -562,6 +562,8 @@ async fn a_url_is_shown_without_the_user_and_the_password_in_it() {
     assert_eq!(host(&config.cluster_url), "127.0.0.1:1");
     let connection = Connection::new(config, Limits::default()).unwrap();
     assert_eq!(connection.url(), "https://127.0.0.1:1/a");
+    let same = "https://h/a@b";
+    assert_eq!(without_user(same), same);
     for wrong in [
         "me:hidden@127.0.0.1:1",
         "https://me:hid den@h",
