@@ -22,6 +22,7 @@ mod forms;
 mod table;
 
 pub use forms::{Forms, LabelledForms};
+use table::Outdated;
 pub use table::{Change, ChangeType, Coverage, Finished, Listed, ObjectSize, Size, Table, version};
 
 /// The source of a cluster's objects: an endpoint that serves many clusters, or the cluster itself.
@@ -141,7 +142,7 @@ impl Cache {
 
     /// Stores the answer to a request. Returns the part of it that the caches keep, because a pass knows no more of an
     /// object than the next one, and the changes that it makes. `known` is the version of the object that was known when
-    /// the request was sent.
+    /// the request was sent. An answer that the last list has overtaken counts as none: no event will follow it.
     pub fn learn(
         &self,
         request: &Request,
@@ -150,9 +151,9 @@ impl Cache {
     ) -> (Answer, Vec<Change>) {
         let mut changes = Vec::new();
         let answer = match (request.key(), answer) {
-            (Some(key), Answer::Object(object)) => {
-                Answer::Object(self.learn_object(key, object, &mut changes))
-            }
+            (Some(key), Answer::Object(object)) => self
+                .learn_object(key, object, &mut changes)
+                .map_or_else(overtaken, Answer::Object),
             (Some(key), Answer::Gone) => {
                 let tables = self.tables(&key.scope());
                 changes.extend(
@@ -163,10 +164,11 @@ impl Cache {
                 Answer::Gone
             }
             (None, Answer::Listed(mut list)) => {
-                for (key, object) in &mut list {
-                    *object = self.learn_object(key, Arc::clone(object), &mut changes);
-                }
-                Answer::Listed(list)
+                let learned = list.iter_mut().try_for_each(|(key, object)| {
+                    *object = self.learn_object(key, Arc::clone(object), &mut changes)?;
+                    Ok(())
+                });
+                learned.map_or_else(overtaken, |()| Answer::Listed(list))
             }
             // It may have been created: that an earlier one was deleted proves nothing now.
             (Some(key), answer @ Answer::Failed(Failure::Unavailable(_)))
@@ -188,14 +190,16 @@ impl Cache {
         key: &Key,
         object: Arc<Object>,
         changes: &mut Vec<Change>,
-    ) -> Arc<Object> {
+    ) -> Result<Arc<Object>, Outdated> {
         let tables = self.tables(&key.scope());
         let stored = document::without_managed_fields(&object);
-        changes.extend(tables.iter().filter_map(|table| table.learn(key, &stored)));
+        for table in tables.iter() {
+            changes.extend(table.learn(key, &stored)?);
+        }
         if tables.iter().any(|table| table.leaves_out(key)) {
-            object.left_out().into()
+            Ok(object.left_out().into())
         } else {
-            object
+            Ok(object)
         }
     }
 
@@ -245,6 +249,11 @@ impl Cache {
         let key = (scope.side.clone(), Arc::clone(&scope.kind), source);
         self.tables.read().get(&key).cloned().unwrap_or_default()
     }
+}
+
+fn overtaken(_: Outdated) -> Answer {
+    let why = "a list that is newer than the answer lacks the object".to_owned();
+    Answer::Failed(Failure::Unavailable(why))
 }
 
 impl Store for Cache {

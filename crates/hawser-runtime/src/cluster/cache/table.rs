@@ -1,7 +1,7 @@
 //! One table: the objects of a kind that one source shows.
 
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,6 +16,7 @@ use super::SourceId;
 
 mod body;
 mod coverage;
+mod deletions;
 mod entry;
 mod fingerprints;
 mod idle;
@@ -30,15 +31,14 @@ pub use body::ObjectSize;
 use body::Packer;
 pub use coverage::Coverage;
 use coverage::Position;
+pub(super) use deletions::Outdated;
+use deletions::{Tombstone, Tombstones};
 use entry::{Completeness, Entry, Uid};
 use idle::UnreadObjects;
 use places::Places;
 use shares::ClusterBudgets;
 pub use size::Size;
 use trees::Trees;
-
-/// The number of deletions that are remembered; older ones are settled.
-const MAX_TOMBSTONES: usize = 20_000;
 
 /// An object from a list or an event.
 pub struct Listed {
@@ -79,21 +79,11 @@ pub struct Finished {
     pub first: bool,
 }
 
-struct Tombstone {
-    uid: Uid,
-    /// Versions up to this one are older than the deletion.
-    version: u64,
-    /// The deletion is known from its event, or from the answer that reported it.
-    witnessed: bool,
-    /// The object was in deletion, or had no finalizer.
-    ended: bool,
-    /// The deletion is known from an answer without a version: older states of this uid may still arrive.
-    undated: bool,
-}
-
 #[derive(Default)]
 struct TableState {
     complete: bool,
+    /// The version of the last list.
+    listed: u64,
     /// The number of changes.
     revision: u64,
     entries: HashMap<Key, Box<Entry>>,
@@ -104,8 +94,7 @@ struct TableState {
     /// Keys by the hashed values of the indexed labels, for objects that have all of them.
     index: HashMap<Position, Vec<Key>>,
     places: Places,
-    tombstones: HashMap<Key, Tombstone>,
-    tombstone_order: VecDeque<Key>,
+    tombstones: Tombstones,
     idle: UnreadObjects,
     trees: Trees,
 }
@@ -414,12 +403,19 @@ impl Table {
 
     /// Stores the state of an object from an answer. No event will report it again, so the change is returned, for all
     /// handlers except the caller.
-    pub(super) fn learn(&self, key: &Key, object: &Arc<Object>) -> Option<Change> {
-        let version = version(object)?;
-        if !self.coverage.accepts(key, object) {
-            return None;
-        }
+    pub(super) fn learn(
+        &self,
+        key: &Key,
+        object: &Arc<Object>,
+    ) -> Result<Option<Change>, Outdated> {
+        let covered = version(object).filter(|_| self.coverage.accepts(key, object));
+        let Some(version) = covered else {
+            return Ok(None);
+        };
         let mut state = self.state.write();
+        if state.has_missed(key, version, object) {
+            return Err(Outdated);
+        }
         let is_new = !state.complete && !state.entries.contains_key(key);
         let news = state.put(&self.coverage, key, version, object);
         // The object was read or written, so it is in use.
@@ -431,8 +427,8 @@ impl Table {
             }
         }
         // Changes are reported once the first list is complete.
-        (state.complete && news == PutOutcome::Different)
-            .then(|| Change::of(key, Arc::clone(object), ChangeType::Changed))
+        let is_news = state.complete && news == PutOutcome::Different;
+        Ok(is_news.then(|| Change::of(key, Arc::clone(object), ChangeType::Changed)))
     }
 
     pub(super) fn shared(&self, key: &Key) -> Option<Key> {
@@ -460,7 +456,7 @@ impl Table {
             ended: entry.in_deletion,
             undated: true,
         };
-        state.record_deletion(key, tombstone);
+        state.tombstones.record(key, tombstone);
         let last = last.filter(|_| state.complete);
         last.map(|last| Change::of(key, last, ChangeType::Gone))
     }
@@ -574,7 +570,7 @@ impl Table {
             ended: ended || seen_end,
             undated: false,
         };
-        state.record_deletion(key, tombstone);
+        state.tombstones.record(key, tombstone);
         drop(state);
         (known.is_some() || !before).then(|| Change::of(key, Arc::clone(object), ChangeType::Gone))
     }
@@ -603,9 +599,10 @@ impl Table {
                     ended: entry.in_deletion,
                     undated: false,
                 };
-                state.record_deletion(&key, tombstone);
+                state.tombstones.record(&key, tombstone);
             }
         }
+        state.listed = as_of;
         let first = !std::mem::replace(&mut state.complete, true);
         Finished { gone, first }
     }
@@ -633,8 +630,8 @@ impl Table {
     /// Forgets the order of versions, because the source counts from the beginning, as after a restore from a backup.
     pub(crate) fn reset_version_order(&self) {
         let mut state = self.state.write();
+        state.listed = 0;
         state.tombstones.clear();
-        state.tombstone_order.clear();
         for entry in state.entries.values_mut() {
             entry.version = 0;
         }
@@ -656,6 +653,13 @@ enum PutOutcome {
 }
 
 impl TableState {
+    /// Whether an object came and went between two lists: the last one lacks it, and its deletion was never reported.
+    fn has_missed(&self, key: &Key, version: u64, object: &Object) -> bool {
+        let uid = || Uid::from(object.uid().unwrap_or_default());
+        let is_buried = || self.tombstones.get(key).is_some_and(|it| it.uid == uid());
+        version <= self.listed && !self.entries.contains_key(key) && !is_buried()
+    }
+
     fn put(&mut self, coverage: &Coverage, key: &Key, version: u64, object: &Object) -> PutOutcome {
         let uid = Uid::from(object.uid().unwrap_or_default());
         if let Some(tombstone) = self.tombstones.get(key) {
@@ -768,17 +772,6 @@ impl TableState {
             slot.get_mut().retain(|other| other != key);
             if slot.get().is_empty() {
                 slot.remove();
-            }
-        }
-    }
-
-    fn record_deletion(&mut self, key: &Key, tombstone: Tombstone) {
-        if self.tombstones.insert(key.clone(), tombstone).is_none() {
-            self.tombstone_order.push_back(key.clone());
-        }
-        while self.tombstone_order.len() > MAX_TOMBSTONES {
-            if let Some(oldest) = self.tombstone_order.pop_front() {
-                self.tombstones.remove(&oldest);
             }
         }
     }

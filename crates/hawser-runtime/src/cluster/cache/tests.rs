@@ -321,6 +321,32 @@ fn a_list_takes_away_what_it_lacks_but_not_what_is_newer() {
     );
 }
 
+/// An object is created and deleted between two lists, and the answer to its creation comes last.
+#[test]
+fn an_answer_that_a_list_has_overtaken_counts_as_none() {
+    let shelf = shelf(Coverage::default());
+    let learn = |version| {
+        let request = Request::Read {
+            key: shelf.key("a"),
+        };
+        let answer = Answer::Object(Arc::new(object("a", version, json!({}))));
+        shelf.cache.learn(&request, answer, None).0
+    };
+    shelf.replace(&[], 10);
+    let overtaken = learn(5);
+    assert!(
+        matches!(overtaken, Answer::Failed(Failure::Unavailable(_))),
+        "{overtaken:?}"
+    );
+    assert_eq!(shelf.seen("a"), None);
+    assert!(matches!(learn(11), Answer::Object(_)));
+    assert_eq!(shelf.seen("a"), Some(11));
+    // Everybody knows of the end of an object that was known.
+    assert_eq!(told(shelf.replace(&[], 12)).len(), 1);
+    assert!(matches!(learn(11), Answer::Object(_)));
+    assert_eq!(shelf.seen("a"), None);
+}
+
 #[test]
 fn what_only_answers_told_of_is_forgotten_as_long_as_it_is_not_watched() {
     let shelf = shelf(Coverage::default());
