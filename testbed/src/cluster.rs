@@ -3,8 +3,10 @@
 //! One that a test has left as it was, except for its objects, is emptied for another test.
 
 use std::fmt;
+use std::fs;
 use std::io::{self, Write as _};
 use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::Result;
@@ -13,6 +15,7 @@ use tokio::sync::OnceCell;
 use crate::eventually::SOON;
 use crate::pool::{self, FreshState};
 use crate::process::Exit;
+use crate::servers::ETCD_DATA;
 pub use crate::servers::{Component, Controllers, Options, Servers};
 
 /// A running cluster. Dropping it keeps it for another test, unless it was disturbed or its test failed: then its
@@ -97,10 +100,44 @@ impl ServiceCluster {
         self.disturb().restart(component).await
     }
 
+    /// Copies what etcd has. etcd is down meanwhile.
+    pub async fn back_up(&mut self) -> Result<PathBuf> {
+        self.stop(Component::Etcd).await?;
+        let backup = self.directory().join("backup");
+        copy_directory(&self.directory().join(ETCD_DATA), &backup)?;
+        self.restart(Component::Etcd).await?;
+        Ok(backup)
+    }
+
+    /// Sets the cluster back to a backup. Its versions count on from there.
+    pub async fn restore(&mut self, backup: &Path) -> Result<()> {
+        self.kill(Component::ApiServer).await?;
+        self.stop(Component::Etcd).await?;
+        let data = self.directory().join(ETCD_DATA);
+        fs::remove_dir_all(&data)?;
+        copy_directory(backup, &data)?;
+        self.restart(Component::Etcd).await?;
+        self.restart(Component::ApiServer).await
+    }
+
     fn disturb(&mut self) -> &mut Servers {
         self.fresh = None;
         self.servers.as_mut().expect(PRESENT)
     }
+}
+
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_directory(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
 
 /// Why a cluster has servers.

@@ -26,6 +26,9 @@ use crate::process::{Launch, Process};
 /// A server that isn't ready by then won't be.
 const READY_WITHIN: Duration = Duration::from_mins(5);
 
+/// The directory of etcd, in that of the cluster.
+pub(crate) const ETCD_DATA: &str = "etcd";
+
 /// The servers of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
@@ -222,7 +225,7 @@ impl Servers {
         let etcd = self.etcd_url();
         match component {
             Component::Etcd => vec![
-                format!("--data-dir={}", file("etcd")),
+                format!("--data-dir={}", file(ETCD_DATA)),
                 format!("--listen-client-urls={etcd}"),
                 format!("--advertise-client-urls={etcd}"),
                 // A single member needs no peers, and etcd insists on an address for them.

@@ -163,6 +163,40 @@ async fn api_servers_may_restart_and_lose_what_they_had_in_mind() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cloud_that_is_set_back_to_a_backup_is_followed_without_a_restart() -> Result<()> {
+    let types = [MISSIONS];
+    let mut world = World::with(&types).await?;
+    let mirror = world.mirror(&[])?;
+    let on = world.objects(MISSIONS)?;
+    some(&on, &["kept", "deleted"]).await?;
+    let backup = world.cloud.back_up().await?;
+    // What the cloud does not know afterwards.
+    on.cloud
+        .patch("kept", json!({"spec": {"goal": "b"}}))
+        .await?;
+    on.robot.has("kept", "/spec/goal", json!("b")).await;
+    on.cloud.create("new", json!({})).await?;
+    on.robot.has("new", "/spec/goal", json!("a")).await;
+    on.cloud.delete("deleted").await?;
+    on.robot.gone("deleted").await;
+
+    world.cloud.restore(&backup).await?;
+    on.robot.has("kept", "/spec/goal", json!("a")).await;
+    on.robot.has("deleted", "/spec/goal", json!("a")).await;
+    on.robot.gone("new").await;
+    // Its versions are lower than those of before for a long time.
+    on.cloud
+        .patch("kept", json!({"spec": {"goal": "c"}}))
+        .await?;
+    on.robot.has("kept", "/spec/goal", json!("c")).await;
+    on.robot.status("kept", json!({"step": 1})).await?;
+    on.cloud.has("kept", "/status/step", json!(1)).await;
+    mirror.lives()?;
+    world.check(&types)?;
+    mirror.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cloud_that_answers_anything_is_asked_again_and_deletes_nothing_by_it() -> Result<()> {
     let types = [MISSIONS];
     let world = World::with(&types).await?;

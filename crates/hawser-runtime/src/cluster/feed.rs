@@ -5,7 +5,7 @@
 //! back-off, and the table keeps what it has.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,6 +151,7 @@ impl Feed {
             is_unreachable: false,
             names: Names::default(),
             highest: 0,
+            overruled: HashMap::new(),
             behind: 0,
         };
         let stopped = token.clone();
@@ -218,6 +219,8 @@ struct Reader {
     highest: u64,
     /// The number of consecutive lists that were older than that.
     behind: u32,
+    /// Objects of which the list under way shows an older state, with the known version.
+    overruled: HashMap<Key, u64>,
 }
 
 /// The time for which a kind is expected to be served at any moment, and the interval of the checks.
@@ -361,6 +364,7 @@ impl Reader {
 
     /// Reads a whole list; returns the watch that continues it, if the list came from one.
     async fn list(&mut self) -> Result<(Option<Streamed>, u64), WatchError> {
+        self.overruled.clear();
         if self.paged {
             return Ok((None, self.pages().await?));
         }
@@ -396,7 +400,7 @@ impl Reader {
             match &*kind {
                 "ADDED" | "MODIFIED" | "DELETED" => {
                     let taken = self.take(&kind, object.get(), Table::upsert);
-                    listed.extend(taken.and_then(|(_, key)| key));
+                    self.note_listed(&mut listed, taken);
                 }
                 "BOOKMARK" => {
                     let (since, ends) = bookmark(object);
@@ -446,7 +450,7 @@ impl Reader {
         while let Some(item) = page.item().await? {
             self.table.note_activity();
             let taken = self.take("ADDED", &String::from_utf8_lossy(&item), Table::upsert);
-            listed.extend(taken.and_then(|(_, key)| key));
+            self.note_listed(listed, taken);
         }
         self.table.note_activity();
         Ok(page.end()?)
@@ -507,10 +511,23 @@ impl Reader {
         Some((version, is_wanted.then_some(shown.key)))
     }
 
+    fn note_listed(&mut self, listed: &mut HashSet<Key>, taken: Option<(u64, Option<Key>)>) {
+        let Some((version, Some(key))) = taken else {
+            return;
+        };
+        match self.table.known_version(&key) {
+            Some(known) if known > version => self.overruled.insert(key.clone(), known),
+            _ => self.overruled.remove(&key),
+        };
+        listed.insert(key);
+    }
+
     fn finish(&mut self, listed: &HashSet<Key>, since: u64) -> Result<(), WatchError> {
-        if since < self.highest {
+        // The server has passed the version of a state that it does not have.
+        let is_other_history = self.overruled.drain().any(|(_, known)| known <= since);
+        if since < self.highest || is_other_history {
             self.behind += 1;
-            if self.behind < RESTORED_AFTER {
+            if self.behind < RESTORED_AFTER && !is_other_history {
                 return Err(WatchError::Behind);
             }
             let kind = self.table.kind();

@@ -436,7 +436,7 @@ impl Table {
         state.entries.get_key_value(key).map(|(key, _)| key.clone())
     }
 
-    pub(super) fn known_version(&self, key: &Key) -> Option<u64> {
+    pub(in crate::cluster) fn known_version(&self, key: &Key) -> Option<u64> {
         Some(self.state.read().entries.get(key)?.version)
     }
 
