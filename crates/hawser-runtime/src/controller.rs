@@ -54,7 +54,7 @@ mod shares;
 mod subjects;
 pub mod telemetry;
 mod watches;
-mod workers;
+pub(crate) mod workers;
 
 pub use brakes::{BrakeRegistry, Deletion, HeldDeletions};
 use client::PassClient;

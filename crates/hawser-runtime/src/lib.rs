@@ -13,3 +13,6 @@ pub mod controller;
 pub mod errors;
 pub mod overview;
 pub mod process;
+
+#[cfg(test)]
+mod simulation;

@@ -1,6 +1,7 @@
 //! The client that all dialects send their requests through: it translates requests of the engine into calls, and
 //! responses into answers.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -123,10 +124,21 @@ impl GuardedClient {
         is_wanted: &Guard<'_>,
         request: &Request,
     ) -> Result<(Answer, Vec<Change>), WriteConflict> {
-        let imposed = self.judge(tenant, request)?;
         let class = CallClass::Work;
+        let exchange = pin!(exchange(router, tenant, is_wanted, class, request));
+        self.send_by(tenant, request, exchange).await
+    }
+
+    /// Sends a request by this exchange, which begins only if the request need not wait.
+    pub(crate) async fn send_by(
+        &self,
+        tenant: Option<&Arc<str>>,
+        request: &Request,
+        exchange: impl Future<Output = Answer>,
+    ) -> Result<(Answer, Vec<Change>), WriteConflict> {
+        let imposed = self.judge(tenant, request)?;
         let known = self.cache.known_version(request);
-        let answer = exchange(router, tenant, is_wanted, class, request).await;
+        let answer = exchange.await;
         if request.writes() && !matches!(answer, Answer::Failed(_)) {
             let now = self.started.elapsed();
             self.contests.lock().made(tenant, imposed, now);

@@ -54,7 +54,7 @@ const TOLD: Duration = Duration::from_secs(10);
 
 /// The time of the next pass over a subject. A waiting subject returns at the latest when a postponed request may be
 /// sent. A refused subject waits for this time, unless a request was only postponed.
-pub(super) fn next(
+pub(crate) fn next(
     report: &Report,
     put_off: Option<Duration>,
     refused: Option<Duration>,

@@ -21,6 +21,7 @@ mod observer;
 mod options;
 mod presence;
 mod record;
+mod server;
 mod term;
 
 pub use fence::{Fence, Fenced};
@@ -28,30 +29,31 @@ pub use lock::Lock;
 pub use observer::LeaseObserver;
 pub use options::{LeaseOptions, Marks, Terms, identity};
 pub use presence::Presence;
+pub use server::LeaseServer;
 use term::{AcquireResult, End, Term, announce};
 
 /// The right to work, while it lasts. Dropping it releases nothing: others have to wait until the Lease expires.
-pub struct Leadership {
+pub struct Leadership<S = Connection> {
     fence: Fence,
     lost: CancellationToken,
     stop: CancellationToken,
-    keeper: Option<JoinHandle<Term>>,
-    connection: Connection,
+    keeper: Option<JoinHandle<Term<S>>>,
+    server: S,
     options: Arc<LeaseOptions>,
 }
 
 /// Waits until this process holds the Lease. Cancel-safe.
-pub async fn elect(connection: Connection, options: LeaseOptions) -> Leadership {
+pub async fn elect<S: LeaseServer>(server: S, options: LeaseOptions) -> Leadership<S> {
     let options = Arc::new(options);
     options.metrics.set_standby(&options.name);
-    let mut term = Term::new(connection.clone(), Arc::clone(&options));
+    let mut term = Term::new(server.clone(), Arc::clone(&options));
     let mut told = String::new();
     loop {
         match term.ask().await {
             AcquireResult::Held { sent } => {
                 tracing::info!(lease = options.name, identity = options.identity, "leading");
                 options.metrics.leads(&options.name);
-                return Leadership::start(term, connection, options, sent);
+                return Leadership::start(term, server, options, sent);
             }
             AcquireResult::Theirs { holder } => {
                 if holder != told {
@@ -68,47 +70,38 @@ pub async fn elect(connection: Connection, options: LeaseOptions) -> Leadership 
 }
 
 /// Takes a Lease that the caller has seen to be free, as it was then. `None` if it has changed since.
-pub async fn take(
-    connection: &Connection,
+pub async fn take<S: LeaseServer>(
+    server: &S,
     options: LeaseOptions,
     seen: Option<Value>,
-) -> Result<Option<Leadership>, String> {
+) -> Result<Option<Leadership<S>>, String> {
     let options = Arc::new(options);
-    let mut term = Term::new(connection.clone(), Arc::clone(&options));
+    let mut term = Term::new(server.clone(), Arc::clone(&options));
     let Some(sent) = term.take(seen).await? else {
         return Ok(None);
     };
     options.metrics.leads(&options.name);
-    Ok(Some(Leadership::start(
-        term,
-        connection.clone(),
-        options,
-        sent,
-    )))
+    Ok(Some(Leadership::start(term, server.clone(), options, sent)))
 }
 
 // === impl Leadership ===
 
-impl Leadership {
-    fn start(
-        mut term: Term,
-        connection: Connection,
-        options: Arc<LeaseOptions>,
-        sent: Instant,
-    ) -> Self {
+impl<S: LeaseServer> Leadership<S> {
+    fn start(mut term: Term<S>, server: S, options: Arc<LeaseOptions>, sent: Instant) -> Self {
         let fence = options.fence.clone();
         fence.extend(options.terms.safe_until(sent));
         let lost = CancellationToken::new();
         let stop = CancellationToken::new();
         let keeper = {
             let (fence, lost, stop) = (fence.clone(), lost.clone(), stop.clone());
-            let (options, connection) = (Arc::clone(&options), connection.clone());
+            let (options, server) = (Arc::clone(&options), server.clone());
             tokio::spawn(async move {
                 let end = {
-                    let announced = announce(&connection, &options, "became leader");
+                    let announced = announce(&server, &options, "became leader");
                     let kept = term.keep(sent, &fence, &stop);
                     tokio::pin!(announced, kept);
                     tokio::select! {
+                        biased;
                         end = &mut kept => end,
                         () = announced => kept.await,
                     }
@@ -132,7 +125,7 @@ impl Leadership {
                     }
                 }
                 lost.cancel();
-                announce(&connection, &options, "stopped leading").await;
+                announce(&server, &options, "stopped leading").await;
                 term
             })
         };
@@ -141,7 +134,7 @@ impl Leadership {
             lost,
             stop,
             keeper: Some(keeper),
-            connection,
+            server,
             options,
         }
     }
@@ -173,7 +166,7 @@ impl Leadership {
         match term.give_up_in_time().await {
             Ok(()) => {
                 tracing::info!("released the lease");
-                announce(&self.connection, &self.options, "stopped leading").await;
+                announce(&self.server, &self.options, "stopped leading").await;
             }
             Err(problem) => {
                 tracing::warn!(
@@ -185,7 +178,7 @@ impl Leadership {
     }
 }
 
-impl Drop for Leadership {
+impl<S> Drop for Leadership<S> {
     fn drop(&mut self) {
         self.fence.close();
         if let Some(keeper) = &self.keeper {
@@ -194,7 +187,7 @@ impl Drop for Leadership {
     }
 }
 
-impl fmt::Debug for Leadership {
+impl<S> fmt::Debug for Leadership<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership")
             .field("fence", &self.fence)
@@ -204,8 +197,18 @@ impl fmt::Debug for Leadership {
 
 /// A random duration a little shorter than this, so that processes that started together do not ask together.
 pub(crate) fn shortened(period: Duration) -> Duration {
-    let chance = u32::from(Uuid::new_v4().as_bytes()[0]);
-    period * (1024 - chance) / 1024
+    period * (1024 - u32::from(chance())) / 1024
+}
+
+#[cfg(not(test))]
+fn chance() -> u8 {
+    Uuid::new_v4().as_bytes()[0]
+}
+
+#[cfg(test)]
+fn chance() -> u8 {
+    let random = || Uuid::new_v4().as_bytes()[0];
+    crate::simulation::chance().unwrap_or_else(random)
 }
 
 #[cfg(test)]

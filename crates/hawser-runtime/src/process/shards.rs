@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::connection::{Call, CallClass, Connection};
 use crate::cluster::wire::segment;
 use crate::process::lease::{
-    Fence, Leadership, LeaseObserver, LeaseOptions, Presence, Terms, shortened, take,
+    Fence, Leadership, LeaseObserver, LeaseOptions, LeaseServer, Presence, Terms, shortened, take,
 };
 use crate::process::metrics::Metrics;
 
@@ -81,13 +81,13 @@ impl ShardOptions {
 }
 
 /// Takes and releases the shards of a process.
-pub struct ShardKeeper {
-    connection: Connection,
+pub struct ShardKeeper<S = Connection> {
+    server: S,
     options: ShardOptions,
     shards: Arc<Shards>,
-    presence: Presence,
+    presence: Presence<S>,
     view: View,
-    held: BTreeMap<usize, HeldShard>,
+    held: BTreeMap<usize, HeldShard<S>>,
     /// Shards whose Lease exists and is not listed: it lacks the label.
     unlisted: BTreeSet<usize>,
     /// When the Leases were last listed.
@@ -98,18 +98,18 @@ pub struct ShardKeeper {
     problems: BTreeSet<String>,
 }
 
-struct HeldShard {
-    leadership: Leadership,
+struct HeldShard<S> {
+    leadership: Leadership<S>,
     taken: Instant,
     is_open: bool,
 }
 
 // === impl ShardKeeper ===
 
-impl ShardKeeper {
+impl<S: LeaseServer> ShardKeeper<S> {
     /// Others see the note of this process, which sees theirs by identity.
     pub fn new(
-        connection: Connection,
+        server: S,
         options: ShardOptions,
         shards: &Arc<Shards>,
         note: watch::Receiver<String>,
@@ -118,13 +118,13 @@ impl ShardKeeper {
         let count = shards.count();
         let member = member_name(&options.name, &options.identity);
         Self {
-            presence: Presence::new(&connection, options.lease(member, count)),
+            presence: Presence::new(&server, options.lease(member, count)),
             view: View {
                 name: options.name.clone(),
                 count,
                 leases: LeaseObserver::default(),
             },
-            connection,
+            server,
             options,
             shards: Arc::clone(shards),
             held: BTreeMap::new(),
@@ -141,6 +141,7 @@ impl ShardKeeper {
         loop {
             let mut problems = BTreeSet::new();
             let again = tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 again = self.round(&mut problems) => again,
             };
@@ -153,6 +154,7 @@ impl ShardKeeper {
                 continue;
             }
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 () = sleep(shortened(self.options.terms.retry)) => {}
                 () = lost(&self.held) => {}
@@ -212,14 +214,10 @@ impl ShardKeeper {
 
     /// Sees all Leases; returns when they were received.
     async fn look(&mut self, problems: &mut BTreeSet<String>) -> Result<Instant, String> {
-        let mut leases = list(&self.connection, &self.options)
-            .await?
-            .ok_or_else(|| {
-                let namespace = &self.options.namespace;
-                format!(
-                    "may not list leases in namespace {namespace}: grant list and delete on them"
-                )
-            })?;
+        let mut leases = list(&self.server, &self.options).await?.ok_or_else(|| {
+            let namespace = &self.options.namespace;
+            format!("may not list leases in namespace {namespace}: grant list and delete on them")
+        })?;
         let name = &self.options.name;
         self.unlisted.retain(|shard| {
             let wanted = shard_name(name, *shard);
@@ -227,7 +225,7 @@ impl ShardKeeper {
                 .iter()
                 .any(|lease| lease["metadata"]["name"] == *wanted)
         });
-        for read in read_each(&self.connection, &self.options, self.unlisted.clone()).await {
+        for read in read_each(&self.server, &self.options, self.unlisted.clone()).await {
             match read {
                 Ok(lease) => leases.extend(lease),
                 Err(problem) => {
@@ -284,8 +282,8 @@ impl ShardKeeper {
                 let name = shard_name(&self.options.name, shard);
                 let seen = self.view.leases.object(&name).cloned();
                 let options = self.options.lease(name, self.shards.count());
-                let connection = self.connection.clone();
-                async move { (shard, take(&connection, options, seen).await) }
+                let server = self.server.clone();
+                async move { (shard, take(&server, options, seen).await) }
             })
             .collect();
         let mut taking = stream::iter(attempts).buffer_unordered(AT_ONCE);
@@ -337,7 +335,7 @@ impl ShardKeeper {
     }
 
     fn drop_lost(&mut self) {
-        let is_lost = |held: &HeldShard| held.leadership.lost().is_cancelled();
+        let is_lost = |held: &HeldShard<S>| held.leadership.lost().is_cancelled();
         let shards = &self.shards;
         self.held.retain(|shard, held| {
             let is_lost = is_lost(held);
@@ -365,7 +363,7 @@ impl ShardKeeper {
             "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
         }});
         let deleted = self
-            .connection
+            .server
             .call(Call::delete(path, &only).class(CallClass::Lease));
         let reply = within(self.options.terms, deleted).await?;
         match reply.status {
@@ -376,7 +374,7 @@ impl ShardKeeper {
 }
 
 /// Resolves when one of these shards is lost.
-async fn lost(held: &BTreeMap<usize, HeldShard>) {
+async fn lost<S: LeaseServer>(held: &BTreeMap<usize, HeldShard<S>>) {
     if held.is_empty() {
         return std::future::pending().await;
     }
@@ -387,7 +385,7 @@ async fn lost(held: &BTreeMap<usize, HeldShard>) {
 }
 
 /// Waits until no shard can be held, before a process without shards works in place of processes with shards.
-pub async fn await_no_shards(connection: &Connection, options: &ShardOptions) {
+pub async fn await_no_shards(server: &impl LeaseServer, options: &ShardOptions) {
     let mut view = View {
         name: options.name.clone(),
         // No shard is of this number.
@@ -396,11 +394,11 @@ pub async fn await_no_shards(connection: &Connection, options: &ShardOptions) {
     };
     let mut told = false;
     loop {
-        let seen = match list(connection, options).await {
+        let seen = match list(server, options).await {
             Ok(Some(leases)) => Ok(leases),
             // Roles of installations without shards have no right to list Leases, but others of this name may have it.
             Ok(None) => {
-                let all = read_each(connection, options, (0..MOST).collect()).await;
+                let all = read_each(server, options, (0..MOST).collect()).await;
                 let all: Result<Vec<_>, _> = all.into_iter().collect();
                 all.map(|leases| leases.into_iter().flatten().collect())
             }
@@ -425,13 +423,13 @@ pub async fn await_no_shards(connection: &Connection, options: &ShardOptions) {
 
 /// All Leases of the group; `None` if this process may not list them.
 async fn list(
-    connection: &Connection,
+    server: &impl LeaseServer,
     options: &ShardOptions,
 ) -> Result<Option<Vec<Value>>, String> {
     let selector = segment(&format!("{LABEL}={}", view::group(&options.name))).to_string();
     let path = format!("{}?labelSelector={selector}", options.leases());
     let call = Call::get(path).class(CallClass::Lease);
-    let reply = within(options.terms, connection.call(call)).await?;
+    let reply = within(options.terms, server.call(call)).await?;
     if reply.status == 403 {
         return Ok(None);
     }
@@ -444,12 +442,12 @@ async fn list(
 
 /// The Leases of these shards, each by its name.
 async fn read_each(
-    connection: &Connection,
+    server: &impl LeaseServer,
     options: &ShardOptions,
     shards: BTreeSet<usize>,
 ) -> Vec<Result<Option<Value>, String>> {
     let reads = shards.into_iter().map(|shard| async move {
-        let read = read(connection, options, shard).await;
+        let read = read(server, options, shard).await;
         read.map_err(|problem| format!("shard {shard}: {problem}"))
     });
     let reads: Vec<_> = reads.collect();
@@ -459,14 +457,14 @@ async fn read_each(
 /// The Lease of a shard. `None` if there is none, or if this process may not read it: then no process of this account
 /// can hold it.
 async fn read(
-    connection: &Connection,
+    server: &impl LeaseServer,
     options: &ShardOptions,
     shard: usize,
 ) -> Result<Option<Value>, String> {
     let name = shard_name(&options.name, shard);
     let path = format!("{}/{}", options.leases(), segment(&name));
     let call = Call::get(path).class(CallClass::Lease);
-    let reply = within(options.terms, connection.call(call)).await?;
+    let reply = within(options.terms, server.call(call)).await?;
     match reply.status {
         403 | 404 => Ok(None),
         _ => reply.ok().map(Some).map_err(|refusal| refusal.to_string()),

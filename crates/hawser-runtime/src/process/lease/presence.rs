@@ -5,20 +5,21 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::options::LeaseOptions;
+use super::server::LeaseServer;
 use super::term::{AcquireResult, Term};
 use crate::cluster::connection::Connection;
 
 /// The Lease of one process.
-pub struct Presence {
-    term: Term,
+pub struct Presence<S = Connection> {
+    term: Term<S>,
     options: Arc<LeaseOptions>,
 }
 
-impl Presence {
-    pub fn new(connection: &Connection, options: LeaseOptions) -> Self {
+impl<S: LeaseServer> Presence<S> {
+    pub fn new(server: &S, options: LeaseOptions) -> Self {
         let options = Arc::new(options);
         Self {
-            term: Term::new(connection.clone(), Arc::clone(&options)),
+            term: Term::new(server.clone(), Arc::clone(&options)),
             options,
         }
     }

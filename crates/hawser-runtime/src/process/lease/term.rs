@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 use super::fence::Fence;
 use super::options::{LeaseOptions, Marks};
 use super::record::{Candidate, Record, Step};
-use crate::cluster::connection::{Call, CallClass, Connection, Reply};
+use super::server::LeaseServer;
+use crate::cluster::connection::{Call, CallClass, Reply};
 
 /// A candidate with its access to the Lease.
-pub(super) struct Term {
-    connection: Connection,
+pub(super) struct Term<S> {
+    server: S,
     options: Arc<LeaseOptions>,
     candidate: Candidate,
     marks: Marks,
@@ -46,10 +47,10 @@ pub(super) enum End {
 
 // === impl Term ===
 
-impl Term {
-    pub(super) fn new(connection: Connection, options: Arc<LeaseOptions>) -> Self {
+impl<S: LeaseServer> Term<S> {
+    pub(super) fn new(server: S, options: Arc<LeaseOptions>) -> Self {
         Self {
-            connection,
+            server,
             candidate: Candidate::new(options.identity.clone(), options.terms.duration),
             marks: options.marks.clone(),
             options,
@@ -120,6 +121,7 @@ impl Term {
         loop {
             let deadline = sent + terms.renew_deadline;
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return End::Stopped,
                 () = sleep_until(next.min(deadline)) => {}
             }
@@ -129,6 +131,7 @@ impl Term {
             }
             // A request that is given up in the middle may still be carried out: whoever releases looks again.
             let asked = tokio::select! {
+                biased;
                 () = stop.cancelled() => return End::Stopped,
                 asked = timeout_at(deadline, self.ask()) => asked,
             };
@@ -273,7 +276,7 @@ impl Term {
     }
 
     async fn call(&self, call: Call) -> Result<Reply, String> {
-        let answered = self.connection.call(call.class(CallClass::Lease)).await;
+        let answered = self.server.call(call.class(CallClass::Lease)).await;
         answered.map_err(|error| error.to_string())
     }
 
@@ -289,7 +292,7 @@ impl Term {
 }
 
 /// Publishes an event on the Lease, within a short time.
-pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, what: &str) {
+pub(super) async fn announce(server: &impl LeaseServer, options: &LeaseOptions, what: &str) {
     let LeaseOptions {
         lock,
         namespace,
@@ -324,9 +327,13 @@ pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, wh
     let path = format!("/api/v1/namespaces/{namespace}/events");
     // Also told by who may no longer write.
     let call = Call::post(path, &event).class(CallClass::Lease);
-    let sent = timeout(terms.renew_deadline / 10, connection.ask(call)).await;
+    let sent = timeout(terms.renew_deadline / 10, server.call(call)).await;
     match sent {
-        Ok(Ok(_)) => {}
+        Ok(Ok(reply)) if reply.is_success() => {}
+        Ok(Ok(reply)) => {
+            let refusal = reply.refusal();
+            tracing::debug!(%refusal, "cannot send the event about the new leader");
+        }
         Ok(Err(error)) => tracing::debug!(%error, "cannot send the event about the new leader"),
         Err(_) => tracing::debug!("cannot send the event about the new leader in time"),
     }
@@ -334,5 +341,15 @@ pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, wh
 
 /// The time in the format of Leases.
 fn clock() -> String {
-    format!("{:.6}", Timestamp::now())
+    format!("{:.6}", now())
+}
+
+#[cfg(not(test))]
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+#[cfg(test)]
+fn now() -> Timestamp {
+    crate::simulation::wall_clock().unwrap_or_else(Timestamp::now)
 }
