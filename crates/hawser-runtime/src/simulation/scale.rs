@@ -19,7 +19,7 @@ pub(super) struct Measured {
     pub(super) passes: usize,
     /// Until everything was at rest, on virtual time.
     pub(super) time: Duration,
-    /// The time of one processor.
+    /// The same on the clock of the machine.
     pub(super) cost: Duration,
 }
 

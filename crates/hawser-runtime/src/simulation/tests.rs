@@ -145,7 +145,7 @@ fn a_fleet_shares_the_work_and_takes_over_that_of_a_lost_process() {
         "{objects} objects of {} tenants, {replicas} processes, {shards} shards",
         tenants.max(40)
     );
-    println!("                      passes  requests  virtual time  processor time");
+    println!("                      passes  requests  virtual time       real time");
     for (what, it) in [("everything is made", first), ("a process is lost", lost)] {
         let Measured {
             requests,
