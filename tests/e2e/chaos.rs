@@ -55,6 +55,10 @@ pub(crate) trait Life {
     fn servers(&self) -> Vec<&Playground>;
     fn processes(&self) -> &[Mutex<Process>];
     fn start(&self, process: usize) -> Result<Process>;
+    /// What is to be done after a kill, so that the next process does not wait for the lock of this one.
+    async fn release(&self, _process: usize) -> Result<()> {
+        Ok(())
+    }
     /// The directory of the logs.
     fn logs(&self) -> &Path;
 
@@ -79,6 +83,26 @@ pub(crate) fn done(answer: Result<Value, Refused>) -> Result<bool> {
 pub(crate) fn name_of(object: &Value) -> String {
     let name = object["metadata"]["name"].as_str();
     name.unwrap_or_default().to_owned()
+}
+
+/// A document without its nulls, as a merge patch leaves it.
+pub(crate) fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            let fields = fields.map(|(name, value)| (name.clone(), without_nulls(value)));
+            Value::Object(fields.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Begins a life and lives it by a seed.
+pub(crate) async fn run<L: Life>(begun: impl Future<Output = Result<L>>, seed: u64) {
+    let lived = async { live(&begun.await?, seed).await };
+    if let Err(error) = lived.await {
+        panic!("{error:?}");
+    }
 }
 
 /// Lives by a seed; on a failure, the logs are kept.
@@ -157,6 +181,7 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
     let crash = async || -> Result<()> {
         let mut process = process.lock().await;
         process.kill().await?;
+        life.release(number).await?;
         *process = life.start(number)?;
         Ok(())
     };
@@ -180,6 +205,7 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
             sleep(after).await;
             let mut process = process.lock().await;
             process.kill().await?;
+            life.release(number).await?;
             *process = second;
         }
     }

@@ -280,7 +280,16 @@ impl World {
 
     /// Any number of members up to three, without a control plane at work yet.
     pub(super) async fn of(members: usize, controllers: Controllers) -> Result<Self> {
-        let mut world = Self::bare(Controllers::None, members, controllers).await?;
+        Self::on(Controllers::None, members, controllers).await
+    }
+
+    /// The same with controllers of the host.
+    pub(super) async fn on(
+        of_host: Controllers,
+        members: usize,
+        of_members: Controllers,
+    ) -> Result<Self> {
+        let mut world = Self::bare(of_host, members, of_members).await?;
         world.install().await?;
         Ok(world)
     }
