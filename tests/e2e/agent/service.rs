@@ -101,7 +101,7 @@ pub(crate) async fn install(plane: &Plane, crd: &Value) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn crd_at(name: &str) -> String {
+pub(crate) fn crd_at(name: &str) -> String {
     format!("{CRDS}/{name}")
 }
 

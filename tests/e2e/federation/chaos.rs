@@ -84,6 +84,10 @@ enum Administration {
     Zone(usize),
     /// Whether the member has its own address.
     Address(bool),
+    /// Whether the member is registered.
+    Registered(bool),
+    /// Whether a kind is propagated.
+    Propagated(Of, bool),
 }
 
 #[derive(Clone, Debug)]
@@ -102,9 +106,12 @@ fn place() -> impl Strategy<Value = Place> + Clone {
     ]
 }
 
+fn of() -> impl Strategy<Value = Of> + Clone {
+    prop_oneof![Just(Of::Map), Just(Of::Secret)]
+}
+
 fn at() -> impl Strategy<Value = At> + Clone {
-    let of = prop_oneof![Just(Of::Map), Just(Of::Secret)];
-    (0..NAMESPACES, of, 0..NAMES)
+    (0..NAMESPACES, of(), 0..NAMES)
 }
 
 fn what() -> impl Strategy<Value = What> {
@@ -172,7 +179,8 @@ struct Life {
     world: World,
     host: Plane,
     members: Vec<Plane>,
-    endpoints: Vec<Value>,
+    /// How the members are registered.
+    clusters: Vec<Value>,
     control_plane: Vec<tokio::sync::Mutex<Process>>,
     wanted: Mutex<Wanted>,
     /// Objects of members that are nobody's business, with their versions.
@@ -220,6 +228,10 @@ fn path(at: At) -> String {
 
 fn path_in_member((namespace, of, name): At) -> String {
     kind(of).at(&namespace_name(namespace), &object_name(name))
+}
+
+fn cluster_path(number: usize) -> String {
+    format!("{}/{}", core("kubefedclusters"), MEMBER_NAMES[number])
 }
 
 fn path_of_namespace(number: usize) -> String {
@@ -279,14 +291,13 @@ impl Life {
             {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}}});
         let config = format!("{}/kubefed", core("kubefedconfigs"));
         host.merge(&config, lock).await?;
-        let (mut members, mut endpoints, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, name) in MEMBER_NAMES[..MEMBERS].iter().enumerate() {
+        let (mut members, mut clusters, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..MEMBERS {
             let member = world.members[number].plane().await?;
-            let of_cluster = format!("{}/{name}", core("kubefedclusters"));
-            let found = host.get(&of_cluster).await?;
-            endpoints.push(found["spec"]["apiEndpoint"].clone());
             let zone = json!({"metadata": {"labels": {"zone": ZONES[0]}}});
-            host.merge(&of_cluster, zone).await?;
+            let mut cluster = host.merge(&cluster_path(number), zone).await?;
+            cluster["status"].take();
+            clusters.push(cluster);
             for of in [Of::Map, Of::Secret] {
                 let mut own = kind(of).object("bystander", Value::Null);
                 own["data"] = json!({"k": data(of, 0)});
@@ -303,7 +314,7 @@ impl Life {
             world,
             host,
             members,
-            endpoints,
+            clusters,
             control_plane: Vec::new(),
             wanted: Mutex::default(),
             foreign,
@@ -419,27 +430,54 @@ impl Life {
     }
 
     async fn administrate(&self, deeds: &[(Duration, usize, Administration)]) -> Result<()> {
-        let path = |number: usize| format!("{}/{}", core("kubefedclusters"), MEMBER_NAMES[number]);
         for (wait, number, what) in deeds {
             sleep(*wait).await;
             match what {
                 Administration::Zone(zone) => {
                     let label = json!({"metadata": {"labels": {"zone": ZONES[*zone]}}});
-                    self.host.merge(&path(*number), label).await?;
-                    self.wanted.lock().zones[*number] = *zone;
+                    if done(self.host.merge(&cluster_path(*number), label).await)? {
+                        self.wanted.lock().zones[*number] = *zone;
+                    }
                 }
                 Administration::Address(is_own) => {
-                    let own = is_own.then(|| self.endpoints[*number].clone());
+                    let own = is_own.then(|| self.clusters[*number]["spec"]["apiEndpoint"].clone());
                     let address = own.unwrap_or_else(|| "https://127.0.0.1:1".into());
                     let change = json!({"spec": {"apiEndpoint": address}});
-                    self.host.merge(&path(*number), change).await?;
+                    done(self.host.merge(&cluster_path(*number), change).await)?;
                 }
+                Administration::Registered(true) => self.register(*number).await?,
+                Administration::Registered(false) => {
+                    done(self.host.delete(&cluster_path(*number)).await)?;
+                }
+                Administration::Propagated(of, is) => self.set_propagated(*of, *is).await?,
             }
         }
-        for (number, address) in self.endpoints.iter().enumerate() {
-            let change = json!({"spec": {"apiEndpoint": address}});
-            self.host.merge(&path(number), change).await?;
+        for number in 0..MEMBERS {
+            self.register(number).await?;
         }
+        for of in [Of::Map, Of::Secret] {
+            self.set_propagated(of, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Registers a member, if it is not, and gives it its own address.
+    async fn register(&self, number: usize) -> Result<()> {
+        let cluster = &self.clusters[number];
+        let zone = ZONES[self.wanted.lock().zones[number]];
+        let mut object = cluster.clone();
+        object["metadata"] = json!({"name": MEMBER_NAMES[number], "labels": {"zone": zone}});
+        done(self.host.create(&core("kubefedclusters"), &object).await)?;
+        let change = json!({"spec": {"apiEndpoint": cluster["spec"]["apiEndpoint"]}});
+        self.host.merge(&cluster_path(number), change).await?;
+        Ok(())
+    }
+
+    async fn set_propagated(&self, of: Of, is_propagated: bool) -> Result<()> {
+        let propagation = if is_propagated { "Enabled" } else { "Disabled" };
+        let config = format!("{}/{}", core("federatedtypeconfigs"), plural(of));
+        let change = json!({"spec": {"propagation": propagation}});
+        self.host.merge(&config, change).await?;
         Ok(())
     }
 
@@ -614,6 +652,8 @@ impl chaos::Life for Life {
         let administration = prop_oneof![
             2 => (0..ZONES.len()).prop_map(Administration::Zone),
             1 => any::<bool>().prop_map(Administration::Address),
+            1 => any::<bool>().prop_map(Administration::Registered),
+            1 => (of(), any::<bool>()).prop_map(|(of, is)| Administration::Propagated(of, is)),
         ];
         let host = prop::collection::vec((millis(0..80), what()), DEEDS);
         let members = prop::collection::vec((millis(0..80), 0..MEMBERS, there()), DEEDS);

@@ -55,6 +55,8 @@ struct Policy {
     pick: Pick,
     /// Whether it tolerates the taint of the administrator.
     tolerates: bool,
+    /// Whether the members apply by server-side apply.
+    is_server_side: bool,
 }
 
 impl Policy {
@@ -93,6 +95,10 @@ enum There {
     DeleteNamespace(usize),
     /// An object that nobody placed, in a placed namespace.
     Own(usize, u8),
+    /// Takes the owner of an object away.
+    Disown(At),
+    /// Deletes the AppliedWork of a placement, and so all that it owns.
+    DeleteApplied(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -130,8 +136,12 @@ fn what() -> impl Strategy<Value = What> {
     let number = 0..PLACEMENTS;
     let object = (any::<u8>(), prop::option::of(any::<u8>()));
     let object = object.prop_map(|(value, more)| Object { value, more });
-    let policy = (pick(), any::<bool>());
-    let policy = policy.prop_map(|(pick, tolerates)| Policy { pick, tolerates });
+    let policy = (pick(), any::<bool>(), any::<bool>());
+    let policy = policy.prop_map(|(pick, tolerates, is_server_side)| Policy {
+        pick,
+        tolerates,
+        is_server_side,
+    });
     prop_oneof![
         6 => (at(), object).prop_map(|(at, object)| What::Write(at, object)),
         2 => at().prop_map(What::Delete),
@@ -151,6 +161,8 @@ fn there() -> impl Strategy<Value = There> {
         1 => (at(), any::<u8>()).prop_map(|(at, value)| There::Create(at, value)),
         1 => (0..PLACEMENTS).prop_map(There::DeleteNamespace),
         1 => (0..PLACEMENTS, any::<u8>()).prop_map(|(number, value)| There::Own(number, value)),
+        1 => at().prop_map(There::Disown),
+        1 => (0..PLACEMENTS).prop_map(There::DeleteApplied),
     ]
 }
 
@@ -446,6 +458,11 @@ impl Life {
             }
             What::Place(number, wanted) => {
                 let namespace = namespace_name(*number);
+                let strategy = if wanted.is_server_side {
+                    json!({"type": "ServerSideApply", "serverSideApplyConfig": {"force": true}})
+                } else {
+                    json!({"type": "ClientSideApply"})
+                };
                 let placement = json!({
                     "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement",
                     "metadata": {"name": format!("p{number}")},
@@ -453,7 +470,10 @@ impl Life {
                         "policy": without_nulls(&policy(wanted)),
                         "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": namespace}],
                         "revisionHistoryLimit": 2,
-                        "strategy": {"rollingUpdate": {"maxUnavailable": "100%", "unavailablePeriodSeconds": 1}},
+                        "strategy": {
+                            "rollingUpdate": {"maxUnavailable": "100%", "unavailablePeriodSeconds": 1},
+                            "applyStrategy": strategy,
+                        },
                     },
                 });
                 let all = format!("{PLACEMENT}/clusterresourceplacements");
@@ -548,6 +568,14 @@ impl Life {
                 There::Delete(at) => member.delete(&path(*at)).await,
                 There::Create(at, value) => create(at.1, at.0, format!("c{}", at.2), *value).await,
                 There::DeleteNamespace(number) => member.delete(&namespace_path(*number)).await,
+                There::Disown(at) => {
+                    let without = json!({"metadata": {"ownerReferences": null}});
+                    member.merge(&path(*at), without).await
+                }
+                There::DeleteApplied(number) => {
+                    let applied = format!("{PLACEMENT}/appliedworks/p{number}-work");
+                    member.delete(&applied).await
+                }
                 There::Own(number, value) => create(Of::Map, *number, "own".into(), *value).await,
             };
             done(answer).with_context(|| format!("{what:?}"))?;

@@ -14,7 +14,7 @@ use testbed::cluster::Controllers;
 use testbed::{Launch, Process, unique};
 use tokio::time::sleep;
 
-use super::world::{GROUP, LABEL, MAPS, MISSIONS, Type, VERSION};
+use super::world::{GROUP, LABEL, MAPS, MISSIONS, SPEC_SOURCE, Type, VERSION};
 use crate::agent::plane::{Kind, Plane};
 use crate::agent::service;
 use crate::canary::CANARY;
@@ -59,6 +59,8 @@ enum What {
     /// Deletes it, and creates another one of its name.
     Replace(u8),
     OwnStatus(u8),
+    /// A finalizer of the owner's object, or none.
+    Hold(bool),
     Status {
         seen: u8,
         has_observed: bool,
@@ -67,6 +69,9 @@ enum What {
     DriftRelabel(Robot),
     DeleteCopy,
     CreateCopy(u8, Robot),
+    HoldCopy(bool),
+    /// Whether the definition on the robot says who owns the type.
+    Announce(bool),
 }
 
 /// The label of a robot.
@@ -101,6 +106,7 @@ fn about_owned() -> impl Strategy<Value = What> {
         2 => Just(What::Delete),
         1 => value.prop_map(What::Replace),
         1 => value.prop_map(What::OwnStatus),
+        1 => any::<bool>().prop_map(What::Hold),
     ]
 }
 
@@ -112,6 +118,8 @@ fn about_copies() -> impl Strategy<Value = What> {
         1 => robot().prop_map(What::DriftRelabel),
         1 => Just(What::DeleteCopy),
         1 => (value, robot()).prop_map(|(value, robot)| What::CreateCopy(value, robot)),
+        1 => any::<bool>().prop_map(What::HoldCopy),
+        1 => any::<bool>().prop_map(What::Announce),
     ]
 }
 
@@ -163,6 +171,11 @@ fn object(of: &Type, name: &str, spec: &Value, robot: Robot) -> Value {
         "apiVersion": format!("{GROUP}/v1"), "kind": of.kind,
         "metadata": {"name": name, "labels": labels}, "spec": spec,
     })
+}
+
+fn hold(is_held: bool) -> Value {
+    let finalizers = is_held.then_some(["example.com/held"]);
+    json!({"metadata": {"finalizers": finalizers}})
 }
 
 /// Labels or annotations, without what only the owner's object has.
@@ -287,11 +300,21 @@ impl Life {
             }
             What::Replace(value) => {
                 done(owner.delete(&path).await)?;
+                self.wanted.lock().remove(&at);
                 let spec = spec(*value);
                 let object = object(of, &name, &spec, Robot::Ours);
-                owner.create(&all, &object).await?;
-                self.wanted.lock().insert(at, (spec, Robot::Ours));
+                // The one before may be held.
+                if done(owner.create(&all, &object).await)? {
+                    self.wanted.lock().insert(at, (spec, Robot::Ours));
+                }
             }
+            What::Hold(is_held) => {
+                done(owner.merge(&path, hold(*is_held)).await)?;
+            }
+            What::HoldCopy(is_held) => {
+                done(copy.merge(&path, hold(*is_held)).await)?;
+            }
+            What::Announce(is_owned) => self.announce(of, *is_owned).await?,
             What::OwnStatus(value) => {
                 done(set_status(of, owner, &path, json!({"own": value})).await)?;
             }
@@ -322,6 +345,29 @@ impl Life {
             What::CreateCopy(value, robot) => {
                 let object = object(of, &name, &spec(*value), in_copies(*robot));
                 done(copy.create(&all, &object).await)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn announce(&self, of: &Type, is_owned: bool) -> Result<()> {
+        let owner = is_owned.then_some(of.owner);
+        let annotations = json!({"metadata": {"annotations": {SPEC_SOURCE: owner}}});
+        self.robot
+            .merge(&service::crd_at(&of.name()), annotations)
+            .await?;
+        Ok(())
+    }
+
+    /// Lets go what is held, and announces all types again.
+    async fn free(&self) -> Result<()> {
+        for of in &TYPES {
+            self.announce(of, true).await?;
+            for plane in [&self.cloud, &self.robot] {
+                for name in by_name(plane, of).await?.keys() {
+                    let path = format!("{}/{name}", all(of));
+                    done(plane.merge(&path, hold(false)).await)?;
+                }
             }
         }
         Ok(())
@@ -366,7 +412,9 @@ impl Life {
                 );
             }
             ensure!(
-                copy["spec"] == *spec && copy["metadata"]["annotations"][VERSION].is_null(),
+                copy["spec"] == *spec
+                    && copy["metadata"]["annotations"][VERSION].is_null()
+                    && copy["metadata"]["deletionTimestamp"].is_null(),
                 "the copy of {plural}/{name} is {copy:#}, not as {spec}"
             );
             check_status(of, object, copy).with_context(|| format!("{plural}/{name}"))?;
@@ -485,7 +533,7 @@ impl chaos::Life for Life {
             anyhow::Ok(())
         });
         futures::future::try_join_all(users).await?;
-        Ok(())
+        self.free().await
     }
 
     async fn check(&self) -> Result<()> {

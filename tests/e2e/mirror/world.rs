@@ -24,7 +24,7 @@ pub(super) const LABEL: &str = "cloudrobotics.com/robot-name";
 pub(super) const VERSION: &str = "cr-syncer.cloudrobotics.com/remote-resource-version";
 const HEALTH: &str = "/apis/registry.cloudrobotics.com/v1alpha1/robottypes";
 pub(super) const GROUP: &str = "fleet.example.com";
-const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
+pub(super) const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
 const FILTER: &str = "cr-syncer.cloudrobotics.com/filter-by-robot-name";
 const SUBTREE: &str = "cr-syncer.cloudrobotics.com/status-subtree";
 
