@@ -31,6 +31,8 @@ use crate::canary::is_told;
 
 /// The time in which everything comes into step once the faults have ended.
 const DONE: Duration = Duration::from_mins(3);
+/// Longer than the locks of those dialects hold that lose them in a life.
+const LOST: Duration = Duration::from_millis(4500);
 /// The time without a write that is a rest.
 const STILL: Duration = Duration::from_secs(3);
 
@@ -206,6 +208,16 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
             let mut process = process.lock().await;
             process.kill().await?;
             life.release(number).await?;
+            *process = second;
+        }
+        Blow::Usurp => {
+            let mut process = process.lock().await;
+            process.signal(Signal::Stop)?;
+            let second = life.start(number)?;
+            sleep(LOST).await;
+            process.signal(Signal::Continue)?;
+            sleep(after).await;
+            process.kill().await?;
             *process = second;
         }
     }

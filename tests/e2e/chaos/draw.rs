@@ -31,6 +31,8 @@ pub(super) enum Blow {
     Suspend(Duration),
     /// A second one works beside the first one, which is killed then.
     Double,
+    /// The same, while the first one is suspended for so long that it loses its lock. It goes on for a while then.
+    Usurp,
 }
 
 pub(crate) fn millis(range: Range<u64>) -> impl Strategy<Value = Duration> {
@@ -51,15 +53,35 @@ fn fault(agent: &'static str) -> impl Strategy<Value = Fault> {
         1 => millis(50..1500).prop_map(Action::DelayWatch),
         1 => (1..40u64).prop_map(Action::StaleList),
     ];
-    (action, 0.01..0.4).prop_map(move |(action, rate)| Fault {
-        rate,
-        ..Fault::new(
-            Matcher {
-                agent: Some(agent.to_owned()),
-                ..Matcher::default()
-            },
-            action,
-        )
+    // Some requests of any kind, or most of one kind.
+    let verbs = prop::sample::select(vec![
+        "get", "list", "watch", "create", "update", "patch", "delete",
+    ]);
+    let which = prop_oneof![
+        2 => (0.01..0.4).prop_map(|rate| (None, rate)),
+        1 => (verbs, 0.3..1.0).prop_map(|(verb, rate)| (Some(verb.to_owned()), rate)),
+    ];
+    (action, which).prop_map(move |(action, (verb, rate))| {
+        let agent = Some(agent.to_owned());
+        // An effect on watches is on no other requests.
+        let verb = verb.filter(|_| {
+            !matches!(
+                action,
+                Action::CutWatch(_)
+                    | Action::FailWatch(_)
+                    | Action::DelayWatch(_)
+                    | Action::StaleList(_)
+            )
+        });
+        let matcher = Matcher {
+            agent,
+            verb,
+            ..Matcher::default()
+        };
+        Fault {
+            rate,
+            ..Fault::new(matcher, action)
+        }
     })
 }
 
@@ -70,6 +92,7 @@ fn round<L: Life>() -> impl Strategy<Value = Round<L::Deeds>> {
         1 => Just(Blow::KillTwice),
         2 => millis(100..3000).prop_map(Blow::Suspend),
         2 => Just(Blow::Double),
+        1 => Just(Blow::Usurp),
     ];
     // As many on each server as on a single one.
     let faults = prop::collection::vec((0..L::SERVERS, fault(L::AGENT)), 0..3 * L::SERVERS + 1);

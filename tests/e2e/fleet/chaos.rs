@@ -1,6 +1,8 @@
 //! The life of `hawser hub` with `hawser member`: users of the hub with their placements, users of the members, and an
 //! administrator who labels and taints members.
 
+mod wishes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -10,249 +12,22 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kcp_playground::Playground;
 use parking_lot::Mutex;
-use proptest::prelude::*;
+use proptest::prelude::BoxedStrategy;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
 use testbed::{Launch, Process, SOON, eventually, unique};
 use tokio::time::sleep;
 
+use self::wishes::{
+    Administration, At, CLUSTER, Deeds, MEMBERS, Object, Of, PLACEMENT, PLACEMENTS, Pick, Placed,
+    Policy, There, Wanted, What, ZONES,
+};
 use crate::agent::plane::{Kind, Plane};
 use crate::agent::service;
 use crate::canary::CANARY;
-use crate::chaos::{self, done, millis, name_of, without_nulls};
+use crate::chaos::{self, done, name_of, without_nulls};
 use crate::federation::place::Place;
-
-const MEMBERS: usize = 3;
-/// A placement each, of the namespace with its number.
-const PLACEMENTS: usize = 2;
-/// The names of a kind in a namespace.
-const NAMES: usize = 3;
-const DEEDS: usize = 30;
-const ZONES: [&str; 2] = ["a", "b"];
-const PLACEMENT: &str = "/apis/placement.kubernetes-fleet.io/v1beta1";
-const CLUSTER: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Of {
-    Map,
-    Secret,
-}
-
-/// An object by namespace, kind and number of its name.
-type At = (usize, Of, usize);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Pick {
-    /// In a zone, or anywhere.
-    All(Option<usize>),
-    Fixed([bool; MEMBERS]),
-    N(usize, Option<usize>),
-}
-
-#[derive(Clone, Debug)]
-struct Policy {
-    pick: Pick,
-    /// Whether it tolerates the taint of the administrator.
-    tolerates: bool,
-    /// Whether the members apply by server-side apply.
-    is_server_side: bool,
-}
-
-impl Policy {
-    /// Whether another policy differs from it by no more than the number of clusters.
-    fn is_like(&self, other: &Self) -> bool {
-        self.pick == other.pick
-            || matches!((&self.pick, &other.pick), (Pick::N(_, zone), Pick::N(_, other)) if zone == other)
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Object {
-    value: u8,
-    more: Option<u8>,
-}
-
-#[derive(Clone, Debug)]
-enum What {
-    Write(At, Object),
-    Delete(At),
-    Place(usize, Policy),
-    /// Changes the policy, if it is of the same kind.
-    Change(usize, Pick),
-    Withdraw(usize),
-    /// Gives the ConfigMap of this number another value in one member.
-    Override(usize, usize, usize, u8),
-    EndOverride(usize),
-}
-
-/// What is done in a member.
-#[derive(Clone, Debug)]
-enum There {
-    Drift(At, u8),
-    Delete(At),
-    Create(At, u8),
-    DeleteNamespace(usize),
-    /// An object that nobody placed, in a placed namespace.
-    Own(usize, u8),
-    /// Takes the owner of an object away.
-    Disown(At),
-    /// Deletes the AppliedWork of a placement, and so all that it owns.
-    DeleteApplied(usize),
-}
-
-#[derive(Clone, Debug)]
-enum Administration {
-    Zone(usize),
-    Taint(bool),
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Deeds {
-    hub: Vec<(Duration, What)>,
-    members: Vec<(Duration, usize, There)>,
-    administrator: Vec<(Duration, usize, Administration)>,
-}
-
-fn at() -> impl Strategy<Value = At> + Clone {
-    let of = prop_oneof![2 => Just(Of::Map), 1 => Just(Of::Secret)];
-    (0..PLACEMENTS, of, 0..NAMES)
-}
-
-fn pick() -> impl Strategy<Value = Pick> + Clone {
-    let zone = prop::option::weighted(0.4, 0..ZONES.len());
-    prop_oneof![
-        zone.clone().prop_map(Pick::All),
-        any::<[bool; MEMBERS]>().prop_map(|on| Pick::Fixed([
-            on[0],
-            on[1],
-            on[2] || on == [false; MEMBERS]
-        ])),
-        (0..=MEMBERS, zone).prop_map(|(count, zone)| Pick::N(count, zone)),
-    ]
-}
-
-fn what() -> impl Strategy<Value = What> {
-    let number = 0..PLACEMENTS;
-    let object = (any::<u8>(), prop::option::of(any::<u8>()));
-    let object = object.prop_map(|(value, more)| Object { value, more });
-    let policy = (pick(), any::<bool>(), any::<bool>());
-    let policy = policy.prop_map(|(pick, tolerates, is_server_side)| Policy {
-        pick,
-        tolerates,
-        is_server_side,
-    });
-    prop_oneof![
-        6 => (at(), object).prop_map(|(at, object)| What::Write(at, object)),
-        2 => at().prop_map(What::Delete),
-        3 => (number.clone(), policy).prop_map(|(number, policy)| What::Place(number, policy)),
-        4 => (number.clone(), pick()).prop_map(|(number, pick)| What::Change(number, pick)),
-        1 => number.clone().prop_map(What::Withdraw),
-        2 => (number.clone(), 0..NAMES, 0..MEMBERS, any::<u8>())
-            .prop_map(|(number, name, member, value)| What::Override(number, name, member, value)),
-        1 => number.prop_map(What::EndOverride),
-    ]
-}
-
-fn there() -> impl Strategy<Value = There> {
-    prop_oneof![
-        4 => (at(), any::<u8>()).prop_map(|(at, value)| There::Drift(at, value)),
-        2 => at().prop_map(There::Delete),
-        1 => (at(), any::<u8>()).prop_map(|(at, value)| There::Create(at, value)),
-        1 => (0..PLACEMENTS).prop_map(There::DeleteNamespace),
-        1 => (0..PLACEMENTS, any::<u8>()).prop_map(|(number, value)| There::Own(number, value)),
-        1 => at().prop_map(There::Disown),
-        1 => (0..PLACEMENTS).prop_map(There::DeleteApplied),
-    ]
-}
-
-/// A placement as its users want it.
-#[derive(Clone)]
-struct Placed {
-    policy: Policy,
-    /// The members that suited a policy at any time since it was first written. What is picked stays, even if it suits no
-    /// more; and the hub need not have seen the policies in between.
-    suited: Vec<(Policy, BTreeSet<usize>)>,
-}
-
-#[derive(Clone, Default)]
-struct Wanted {
-    objects: BTreeMap<At, Object>,
-    placements: BTreeMap<usize, Placed>,
-    /// By namespace: ConfigMap, member and value.
-    overrides: BTreeMap<usize, (usize, usize, u8)>,
-    zones: [usize; MEMBERS],
-    tainted: [bool; MEMBERS],
-}
-
-impl Wanted {
-    fn suits(&self, policy: &Policy, member: usize) -> bool {
-        let tolerates = policy.tolerates || !self.tainted[member];
-        match &policy.pick {
-            Pick::All(zone) | Pick::N(_, zone) => {
-                tolerates && zone.is_none_or(|zone| self.zones[member] == zone)
-            }
-            Pick::Fixed(on) => on[member],
-        }
-    }
-
-    fn suiting(&self, policy: &Policy) -> BTreeSet<usize> {
-        let members = 0..MEMBERS;
-        members
-            .filter(|member| self.suits(policy, *member))
-            .collect()
-    }
-
-    /// Takes note of the members that suit since a member changed.
-    fn note(&mut self) {
-        let now = self.clone();
-        for placed in self.placements.values_mut() {
-            for (policy, suited) in &mut placed.suited {
-                suited.extend(now.suiting(policy));
-            }
-        }
-    }
-
-    /// Whether these members may be what was picked; whether the policy is fulfilled by them.
-    fn check_picked(&self, placed: &Placed, picked: &BTreeSet<usize>) -> Result<bool> {
-        let suiting = self.suiting(&placed.policy);
-        let policy = &placed.policy;
-        let suited = placed
-            .suited
-            .iter()
-            .filter(|(before, _)| before.is_like(policy));
-        let suited: BTreeSet<usize> = suited.flat_map(|(_, suited)| suited).copied().collect();
-        ensure!(
-            picked.is_subset(&suited),
-            "{picked:?} are picked, {suited:?} suited {policy:?}"
-        );
-        match &policy.pick {
-            Pick::All(_) | Pick::Fixed(_) => {
-                ensure!(
-                    suiting.is_subset(picked),
-                    "{picked:?} are picked, {suiting:?} suit {policy:?}"
-                );
-                Ok(true)
-            }
-            Pick::N(count, _) => {
-                let is_done = picked.len() == *count;
-                ensure!(
-                    picked.len() <= *count && (is_done || suiting.is_subset(picked)),
-                    "{picked:?} are picked, {suiting:?} suit {policy:?}"
-                );
-                Ok(is_done)
-            }
-        }
-    }
-
-    fn value(&self, at: At, member: usize) -> u8 {
-        let own = self.objects[&at].value;
-        match self.overrides.get(&at.0) {
-            Some((name, of, value)) if at.1 == Of::Map && *name == at.2 && *of == member => *value,
-            _ => own,
-        }
-    }
-}
 
 struct Life {
     hub: Plane,
@@ -359,7 +134,7 @@ impl Life {
                 Place::played().await
             }
         };
-        let mut places = vec![place(Controllers::None).await?];
+        let mut places = vec![place(Controllers::All).await?];
         let mut planes = vec![places[0].plane().await?];
         for _ in 0..MEMBERS {
             let member = place(Controllers::All).await?;
@@ -390,7 +165,12 @@ impl Life {
             let process = chaos::Life::start(&life, number)?;
             life.processes.push(tokio::sync::Mutex::new(process));
         }
-        life.join().await?;
+        for number in 0..MEMBERS {
+            life.join(number).await?;
+        }
+        for number in 0..MEMBERS {
+            life.await_joined(number).await;
+        }
         for number in 0..PLACEMENTS {
             life.hub
                 .namespace(&namespace_name(number), json!({}))
@@ -409,26 +189,26 @@ impl Life {
         Ok(life)
     }
 
-    async fn join(&self) -> Result<()> {
-        for number in 0..MEMBERS {
-            let member = json!({
-                "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster",
-                "metadata": {"name": member_name(number), "labels": {"zone": ZONES[0]}},
-                "spec": {"identity": {"kind": "User", "name": "agent"}, "heartbeatPeriodSeconds": 1},
-            });
-            let all = format!("{CLUSTER}/memberclusters");
-            self.hub.create(&all, &member).await?;
-        }
-        for number in 0..MEMBERS {
-            eventually(SOON, "a member has joined", async || {
-                let member = self.hub.get(&member_path(number)).await?;
-                let joined = condition(&member["status"], "Joined");
-                ensure!(joined["status"] == "True", "{:#}", member["status"]);
-                Ok(())
-            })
-            .await;
-        }
+    async fn join(&self, number: usize) -> Result<()> {
+        let zone = ZONES[self.wanted.lock().zones[number]];
+        let member = json!({
+            "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster",
+            "metadata": {"name": member_name(number), "labels": {"zone": zone}},
+            "spec": {"identity": {"kind": "User", "name": "agent"}, "heartbeatPeriodSeconds": 1},
+        });
+        let all = format!("{CLUSTER}/memberclusters");
+        self.hub.create(&all, &member).await?;
         Ok(())
+    }
+
+    async fn await_joined(&self, number: usize) {
+        eventually(SOON, "a member has joined", async || {
+            let member = self.hub.get(&member_path(number)).await?;
+            let joined = condition(&member["status"], "Joined");
+            ensure!(joined["status"] == "True", "{:#}", member["status"]);
+            Ok(())
+        })
+        .await;
     }
 
     async fn act(&self, what: &What) -> Result<()> {
@@ -584,29 +364,63 @@ impl Life {
     }
 
     async fn administrate(&self, deeds: &[(Duration, usize, Administration)]) -> Result<()> {
+        let mut left = BTreeSet::new();
         for (wait, number, what) in deeds {
             sleep(*wait).await;
-            // A member may suit by the old state until the new one is known, and by the new one at once.
+            let path = member_path(*number);
             match what {
                 Administration::Zone(zone) => {
                     let label = json!({"metadata": {"labels": {"zone": ZONES[*zone]}}});
-                    self.hub.merge(&member_path(*number), label).await?;
-                    self.wanted.lock().zones[*number] = *zone;
+                    if done(self.hub.merge(&path, label).await)? {
+                        self.wanted.lock().zones[*number] = *zone;
+                    }
                 }
                 Administration::Taint(is_tainted) => {
                     let taint = json!({"key": "t", "value": "v", "effect": "NoSchedule"});
-                    let taints = if *is_tainted {
-                        json!([taint])
-                    } else {
-                        Value::Null
-                    };
+                    let taints = is_tainted.then(|| json!([taint]));
                     let change = json!({"spec": {"taints": taints}});
-                    self.hub.merge(&member_path(*number), change).await?;
-                    self.wanted.lock().tainted[*number] = *is_tainted;
+                    if done(self.hub.merge(&path, change).await)? {
+                        self.wanted.lock().tainted[*number] = *is_tainted;
+                    }
+                }
+                Administration::Leave => {
+                    done(self.hub.delete(&path).await)?;
+                    left.insert(*number);
                 }
             }
             self.wanted.lock().note();
         }
+        for number in left {
+            self.rejoin(number).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets a member join again that leaves. What it kept is taken away first.
+    async fn rejoin(&self, number: usize) -> Result<()> {
+        for server in chaos::Life::servers(self) {
+            server.faults().clear();
+        }
+        await_gone(&self.hub, &member_path(number)).await;
+        await_gone(
+            &self.hub,
+            &format!("/api/v1/namespaces/fleet-member-{}", member_name(number)),
+        )
+        .await;
+        let member = &self.members[number];
+        let mut kept: Vec<String> = (0..PLACEMENTS).map(namespace_path).collect();
+        kept.extend((0..PLACEMENTS).map(|one| format!("{PLACEMENT}/appliedworks/p{one}-work")));
+        for path in kept {
+            done(member.delete(&path).await)?;
+            await_gone(member, &path).await;
+        }
+        {
+            let mut wanted = self.wanted.lock();
+            wanted.tainted[number] = false;
+            wanted.note();
+        }
+        self.join(number).await?;
+        self.await_joined(number).await;
         Ok(())
     }
 
@@ -774,6 +588,15 @@ impl Life {
     }
 }
 
+async fn await_gone(plane: &Plane, path: &str) {
+    eventually(SOON, &format!("{path} is gone"), async || {
+        let found = plane.find(path).await?;
+        ensure!(found.is_none(), "it is there: {found:#?}");
+        Ok(())
+    })
+    .await;
+}
+
 /// Whether an object belongs to a Work, and to nothing else.
 fn check_owner(object: &Value) -> Result<()> {
     let owners = object["metadata"]["ownerReferences"].as_array();
@@ -797,20 +620,7 @@ impl chaos::Life for Life {
     type Deeds = Deeds;
 
     fn deeds() -> BoxedStrategy<Deeds> {
-        let administration = prop_oneof![
-            (0..ZONES.len()).prop_map(Administration::Zone),
-            any::<bool>().prop_map(Administration::Taint),
-        ];
-        let hub = prop::collection::vec((millis(0..120), what()), DEEDS);
-        let members = prop::collection::vec((millis(0..120), 0..MEMBERS, there()), DEEDS);
-        let administrator = (millis(0..700), 0..MEMBERS, administration);
-        (hub, members, prop::collection::vec(administrator, 0..5))
-            .prop_map(|(hub, members, administrator)| Deeds {
-                hub,
-                members,
-                administrator,
-            })
-            .boxed()
+        wishes::deeds()
     }
 
     fn servers(&self) -> Vec<&Playground> {

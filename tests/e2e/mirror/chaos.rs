@@ -1,9 +1,11 @@
 //! The life of `hawser mirror`: users of the owner's objects, and users of the copies. Types are owned by the cloud or by
 //! the robot, filtered or not, with their status as a subresource, in the object, or of one field.
 
-use std::collections::BTreeMap;
+mod wishes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_playground::Playground;
@@ -14,125 +16,13 @@ use testbed::cluster::Controllers;
 use testbed::{Launch, Process, unique};
 use tokio::time::sleep;
 
-use super::world::{GROUP, LABEL, MAPS, MISSIONS, SPEC_SOURCE, Type, VERSION};
+use self::wishes::{APPROVAL, Deed, Robot, TYPES, What, about_copies, about_owned, deeds_of};
+use super::world::{GROUP, LABEL, MISSIONS, SPEC_SOURCE, Type, VERSION};
 use crate::agent::plane::{Kind, Plane};
 use crate::agent::service;
 use crate::canary::CANARY;
-use crate::chaos::{self, done, millis, name_of};
+use crate::chaos::{self, done, name_of};
 use crate::federation::place::Place;
-
-/// For robot `r1`, without a namespace, with one field of the status.
-const CHARTS: Type = Type {
-    plural: "charts",
-    kind: "Chart",
-    cluster_scoped: true,
-    subtree: Some("robot"),
-    ..MISSIONS
-};
-const REPORTS: Type = Type {
-    plural: "reports",
-    kind: "Report",
-    owner: "robot",
-    ..MISSIONS
-};
-const TYPES: [Type; 4] = [MISSIONS, MAPS, CHARTS, REPORTS];
-/// The objects of a type. From five on, deletions could be held.
-const NAMES: usize = 4;
-const DEEDS: usize = 50;
-
-#[derive(Clone, Debug)]
-pub(super) struct Deed {
-    wait: Duration,
-    of: usize,
-    name: usize,
-    what: What,
-}
-
-/// The first ones are about the owner's object, the others about the copy.
-#[derive(Clone, Debug)]
-enum What {
-    Create(u8, Robot),
-    Change(u8),
-    Annotate(Option<u8>),
-    Relabel(Robot),
-    Delete,
-    /// Deletes it, and creates another one of its name.
-    Replace(u8),
-    OwnStatus(u8),
-    /// A finalizer of the owner's object, or none.
-    Hold(bool),
-    Status {
-        seen: u8,
-        has_observed: bool,
-    },
-    Drift(u8),
-    DriftRelabel(Robot),
-    DeleteCopy,
-    CreateCopy(u8, Robot),
-    HoldCopy(bool),
-    /// Whether the definition on the robot says who owns the type.
-    Announce(bool),
-}
-
-/// The label of a robot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Robot {
-    Ours,
-    Other,
-    None,
-}
-
-impl Robot {
-    fn label(self) -> Value {
-        match self {
-            Self::Ours => "r1".into(),
-            Self::Other => "r2".into(),
-            Self::None => Value::Null,
-        }
-    }
-}
-
-fn robot() -> impl Strategy<Value = Robot> + Clone {
-    prop_oneof![4 => Just(Robot::Ours), 1 => Just(Robot::Other), 1 => Just(Robot::None)]
-}
-
-fn about_owned() -> impl Strategy<Value = What> {
-    let value = any::<u8>();
-    prop_oneof![
-        5 => (value, robot()).prop_map(|(value, robot)| What::Create(value, robot)),
-        4 => value.prop_map(What::Change),
-        2 => prop::option::of(value).prop_map(What::Annotate),
-        2 => robot().prop_map(What::Relabel),
-        2 => Just(What::Delete),
-        1 => value.prop_map(What::Replace),
-        1 => value.prop_map(What::OwnStatus),
-        1 => any::<bool>().prop_map(What::Hold),
-    ]
-}
-
-fn about_copies() -> impl Strategy<Value = What> {
-    let value = any::<u8>();
-    prop_oneof![
-        6 => (value, any::<bool>()).prop_map(|(seen, has_observed)| What::Status { seen, has_observed }),
-        2 => value.prop_map(What::Drift),
-        1 => robot().prop_map(What::DriftRelabel),
-        1 => Just(What::DeleteCopy),
-        1 => (value, robot()).prop_map(|(value, robot)| What::CreateCopy(value, robot)),
-        1 => any::<bool>().prop_map(What::HoldCopy),
-        1 => any::<bool>().prop_map(What::Announce),
-    ]
-}
-
-fn deeds_of(what: impl Strategy<Value = What>) -> impl Strategy<Value = Vec<Deed>> {
-    let deed = (millis(0..50), 0..TYPES.len(), 0..NAMES, what);
-    let deed = deed.prop_map(|(wait, of, name, what)| Deed {
-        wait,
-        of,
-        name,
-        what,
-    });
-    prop::collection::vec(deed, DEEDS)
-}
 
 struct Life {
     cloud: Plane,
@@ -359,6 +249,33 @@ impl Life {
         Ok(())
     }
 
+    /// Approves all deletions that mirrors hold, by what their logs say.
+    async fn approve(&self) -> Result<()> {
+        let mut holds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for entry in fs::read_dir(self.logs.path())? {
+            let log = fs::read(entry?.path())?;
+            for line in String::from_utf8_lossy(&log).lines() {
+                let line: Value = serde_json::from_str(line).unwrap_or_default();
+                if let (Some(definition), Some(hold)) =
+                    (line["CRD"].as_str(), line["hold"].as_str())
+                {
+                    holds
+                        .entry(definition.to_owned())
+                        .or_default()
+                        .insert(hold.to_owned());
+                }
+            }
+        }
+        for (definition, holds) in holds {
+            let all = holds.into_iter().collect::<Vec<_>>().join(",");
+            let approval = json!({"metadata": {"annotations": {APPROVAL: all}}});
+            self.robot
+                .merge(&service::crd_at(&definition), approval)
+                .await?;
+        }
+        Ok(())
+    }
+
     /// Lets go what is held, and announces all types again.
     async fn free(&self) -> Result<()> {
         for of in &TYPES {
@@ -537,6 +454,7 @@ impl chaos::Life for Life {
     }
 
     async fn check(&self) -> Result<()> {
+        self.approve().await?;
         for (is_cloud, at, version) in &self.foreign {
             let plane = if *is_cloud { &self.cloud } else { &self.robot };
             let other = if *is_cloud { &self.robot } else { &self.cloud };
