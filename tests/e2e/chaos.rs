@@ -15,11 +15,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use kcp_playground::Playground;
+use futures::future::try_join_all;
 use kcp_playground::server::LoggedRequest;
+use kcp_playground::{Playground, PlaygroundOptions};
 use proptest::strategy::BoxedStrategy;
 use serde_json::Value;
 use testbed::binaries::repository;
+use testbed::cluster::Controllers;
 use testbed::{Process, Signal, within};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
@@ -28,6 +30,7 @@ pub(crate) use self::draw::millis;
 use self::draw::{Blow, Round, drawn};
 use crate::agent::plane::{Plane, Refused};
 use crate::canary::is_told;
+use crate::federation::place::Place;
 
 /// The time in which everything comes into step once the faults have ended.
 const DONE: Duration = Duration::from_mins(3);
@@ -99,6 +102,23 @@ pub(crate) fn without_nulls(value: &Value) -> Value {
     }
 }
 
+/// The servers of a seed forget their history soon, or not.
+pub(crate) fn server_options(seed: u64) -> PlaygroundOptions {
+    let mut options = PlaygroundOptions::default();
+    if !seed.is_multiple_of(2) {
+        options.retention.changes = 80;
+    }
+    options
+}
+
+/// A server of a seed: a real one for each fourth seed.
+pub(crate) async fn place(seed: u64, controllers: Controllers) -> Result<Place> {
+    if seed.is_multiple_of(4) {
+        return Place::real(controllers).await;
+    }
+    Place::played_with(server_options(seed)).await
+}
+
 /// Begins a life and lives it by a seed.
 pub(crate) async fn run<L: Life>(begun: impl Future<Output = Result<L>>, seed: u64) {
     let lived = async { live(&begun.await?, seed).await };
@@ -142,8 +162,9 @@ async fn live_round<L: Life>(life: &L, round: &Round<L::Deeds>) -> Result<()> {
             server.faults().add(fault.clone());
         }
     }
-    let blow = strike(life, round.process, &round.blow, round.blow_after);
-    tokio::try_join!(life.live(&round.deeds), blow)?;
+    let blows = round.blows.iter();
+    let blows = blows.map(|(process, blow, after)| strike(life, *process, blow, *after));
+    tokio::try_join!(life.live(&round.deeds), try_join_all(blows))?;
     restart_ended(life).await
 }
 
@@ -189,7 +210,6 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
     };
     sleep(after).await;
     match blow {
-        Blow::Nothing => {}
         Blow::Kill => crash().await?,
         Blow::KillTwice => {
             crash().await?;

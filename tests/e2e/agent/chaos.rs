@@ -500,7 +500,7 @@ async fn live_by(seed: u64) {
     } else {
         Ground::Playground
     };
-    world::run(ground, async |world| {
+    world::run_with(ground, chaos::server_options(seed), async |world| {
         chaos::live(&begun(world).await?, seed).await
     })
     .await;

@@ -17,15 +17,13 @@ pub(super) struct Round<D> {
     /// With the numbers of their servers.
     pub(super) faults: Vec<(usize, Fault)>,
     pub(super) deeds: D,
-    pub(super) process: usize,
-    pub(super) blow: Blow,
-    pub(super) blow_after: Duration,
+    /// With the numbers of the processes, and the times after which they fall.
+    pub(super) blows: Vec<(usize, Blow, Duration)>,
 }
 
 /// What happens to a process.
 #[derive(Clone, Debug)]
 pub(super) enum Blow {
-    Nothing,
     Kill,
     KillTwice,
     Suspend(Duration),
@@ -50,8 +48,8 @@ fn fault(agent: &'static str) -> impl Strategy<Value = Fault> {
         2 => millis(20..600).prop_map(Action::Latency),
         1 => millis(0..500).prop_map(Action::CutWatch),
         1 => millis(0..500).prop_map(Action::FailWatch),
-        1 => millis(50..1500).prop_map(Action::DelayWatch),
-        1 => (1..40u64).prop_map(Action::StaleList),
+        1 => millis(50..4000).prop_map(Action::DelayWatch),
+        1 => (1..200u64).prop_map(Action::StaleList),
     ];
     // Some requests of any kind, or most of one kind.
     let verbs = prop::sample::select(vec![
@@ -87,7 +85,6 @@ fn fault(agent: &'static str) -> impl Strategy<Value = Fault> {
 
 fn round<L: Life>() -> impl Strategy<Value = Round<L::Deeds>> {
     let blow = prop_oneof![
-        2 => Just(Blow::Nothing),
         3 => Just(Blow::Kill),
         1 => Just(Blow::KillTwice),
         2 => millis(100..3000).prop_map(Blow::Suspend),
@@ -96,15 +93,12 @@ fn round<L: Life>() -> impl Strategy<Value = Round<L::Deeds>> {
     ];
     // As many on each server as on a single one.
     let faults = prop::collection::vec((0..L::SERVERS, fault(L::AGENT)), 0..3 * L::SERVERS + 1);
-    (faults, L::deeds(), 0..L::PROCESSES, blow, millis(0..1200)).prop_map(
-        |(faults, deeds, process, blow, blow_after)| Round {
-            faults,
-            deeds,
-            process,
-            blow,
-            blow_after,
-        },
-    )
+    let blows = prop::collection::vec((0..L::PROCESSES, blow, millis(0..1500)), 0..3);
+    (faults, L::deeds(), blows).prop_map(|(faults, deeds, blows)| Round {
+        faults,
+        deeds,
+        blows,
+    })
 }
 
 pub(super) fn drawn<L: Life>(seed: u64) -> Vec<Round<L::Deeds>> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kcp_playground::Playground;
+use kcp_playground::{Playground, PlaygroundOptions};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
@@ -37,7 +37,11 @@ impl Place {
     }
 
     pub(crate) async fn played() -> Result<Self> {
-        let playground = Playground::start().await?;
+        Self::played_with(PlaygroundOptions::default()).await
+    }
+
+    pub(crate) async fn played_with(options: PlaygroundOptions) -> Result<Self> {
+        let playground = Playground::start_with(options).await?;
         let kubeconfig = playground.service_kubeconfig();
         let file = tempfile::NamedTempFile::new()?;
         std::fs::write(file.path(), kubeconfig.to_string())?;

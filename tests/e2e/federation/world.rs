@@ -273,23 +273,19 @@ impl World {
         let places = [Place::played(), Place::played(), Place::played()];
         let mut places = futures::future::try_join_all(places).await?;
         let host = places.remove(0);
-        let mut world = Self::among(host, places).await?;
+        Self::installed_among(host, places).await
+    }
+
+    /// With members and the types that every test needs.
+    pub(super) async fn installed_among(host: Place, members: Vec<Place>) -> Result<Self> {
+        let mut world = Self::among(host, members).await?;
         world.install().await?;
         Ok(world)
     }
 
     /// Any number of members up to three, without a control plane at work yet.
     pub(super) async fn of(members: usize, controllers: Controllers) -> Result<Self> {
-        Self::on(Controllers::None, members, controllers).await
-    }
-
-    /// The same with controllers of the host.
-    pub(super) async fn on(
-        of_host: Controllers,
-        members: usize,
-        of_members: Controllers,
-    ) -> Result<Self> {
-        let mut world = Self::bare(of_host, members, of_members).await?;
+        let mut world = Self::bare(Controllers::None, members, controllers).await?;
         world.install().await?;
         Ok(world)
     }

@@ -126,20 +126,12 @@ fn condition<'c>(object: &'c Value, kind: &str) -> &'c Value {
 }
 
 impl Life {
-    async fn begin(is_real: bool) -> Result<Self> {
-        let place = async |controllers| {
-            if is_real {
-                Place::real(controllers).await
-            } else {
-                Place::played().await
-            }
-        };
-        let mut places = vec![place(Controllers::All).await?];
-        let mut planes = vec![places[0].plane().await?];
-        for _ in 0..MEMBERS {
-            let member = place(Controllers::All).await?;
-            planes.push(member.plane().await?);
-            places.push(member);
+    async fn begin(seed: u64) -> Result<Self> {
+        let (mut places, mut planes) = (Vec::new(), Vec::new());
+        for _ in 0..=MEMBERS {
+            let place = chaos::place(seed, Controllers::All).await?;
+            planes.push(place.plane().await?);
+            places.push(place);
         }
         let definitions =
             std::fs::read_to_string(repository().join("crds/kubernetes-fleet.io.yaml"))?;
@@ -306,6 +298,22 @@ impl Life {
                     let mut wanted = self.wanted.lock();
                     wanted.overrides.insert(*number, (*name, *member, *value));
                 }
+            }
+            What::Label(number, value) => {
+                let label = json!({"metadata": {"labels": {"shade": value.to_string()}}});
+                hub.merge(&namespace_path(*number), label).await?;
+                self.wanted.lock().labels.insert(*number, *value);
+            }
+            What::Evict(number, member) => {
+                let kind = Kind::new(
+                    "placement.kubernetes-fleet.io",
+                    "v1beta1",
+                    "clusterresourceplacementevictions",
+                    "ClusterResourcePlacementEviction",
+                );
+                let spec = json!({"placementName": format!("p{number}"), "clusterName": member_name(*member)});
+                let eviction = kind.object(&unique("eviction"), spec);
+                hub.create(&kind.everywhere(), &eviction).await?;
             }
             What::EndOverride(number) => {
                 done(hub.delete(&format!("{}/o", overrides(*number))).await)?;
@@ -527,6 +535,12 @@ impl Life {
                 "{name} has app{namespace} left: {found:#}"
             );
             check_owner(&found).with_context(|| name.clone())?;
+            let shade = wanted.labels.get(&namespace);
+            let shade = shade.map_or(Value::Null, |shade| shade.to_string().into());
+            ensure!(
+                found["metadata"]["labels"]["shade"] == shade,
+                "app{namespace} on {name} lacks the shade {shade}: {found:#}"
+            );
             for of in [Of::Map, Of::Secret] {
                 let found = member.list(&all((namespace, of, 0))).await?;
                 let mut found: BTreeMap<String, Value> =
@@ -754,7 +768,7 @@ impl chaos::Life for Life {
 }
 
 async fn live_by(seed: u64) {
-    chaos::run(Box::pin(Life::begin(seed.is_multiple_of(4))), seed).await;
+    chaos::run(Box::pin(Life::begin(seed)), seed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

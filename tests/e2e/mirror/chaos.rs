@@ -81,14 +81,8 @@ fn marks(object: &Value, which: &str) -> Value {
 }
 
 impl Life {
-    async fn begin(is_real: bool) -> Result<Self> {
-        let place = async || {
-            if is_real {
-                Place::real(Controllers::None).await
-            } else {
-                Place::played().await
-            }
-        };
+    async fn begin(seed: u64) -> Result<Self> {
+        let place = || chaos::place(seed, Controllers::None);
         let places = [place().await?, place().await?];
         let planes = [places[0].plane().await?, places[1].plane().await?];
         for plane in &planes {
@@ -494,7 +488,7 @@ impl chaos::Life for Life {
 }
 
 async fn live_by(seed: u64) {
-    chaos::run(Box::pin(Life::begin(seed.is_multiple_of(4))), seed).await;
+    chaos::run(Box::pin(Life::begin(seed)), seed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

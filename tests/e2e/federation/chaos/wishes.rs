@@ -32,6 +32,14 @@ pub(super) struct Wish {
     pub(super) place: Place,
     /// The value of each member.
     pub(super) overrides: [Option<u8>; MEMBERS],
+    /// The member whose overrides cannot be applied: what it has stays.
+    unfit: Option<usize>,
+}
+
+impl Wish {
+    pub(super) fn is_unfit(&self, member: usize) -> bool {
+        self.unfit == Some(member)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,11 +113,13 @@ fn what() -> impl Strategy<Value = What> {
         prop::option::weighted(0.3, any::<u8>()),
         prop::option::weighted(0.3, any::<u8>()),
     ];
-    let wish = (any::<u8>(), place(), overrides);
-    let wish = wish.prop_map(|(value, place, overrides)| Wish {
+    let unfit = prop::option::weighted(0.1, 0..MEMBERS);
+    let wish = (any::<u8>(), place(), overrides, unfit);
+    let wish = wish.prop_map(|(value, place, overrides, unfit)| Wish {
         value,
         place,
         overrides,
+        unfit,
     });
     let wish = wish.boxed();
     prop_oneof![

@@ -69,6 +69,10 @@ pub(super) enum What {
     /// Gives the ConfigMap of this number another value in one member.
     Override(usize, usize, usize, u8),
     EndOverride(usize),
+    /// Labels a namespace.
+    Label(usize, u8),
+    /// Takes a placement from a member, which may be picked again.
+    Evict(usize, usize),
 }
 
 /// What is done in a member.
@@ -137,7 +141,9 @@ fn what() -> impl Strategy<Value = What> {
         1 => number.clone().prop_map(What::Withdraw),
         2 => (number.clone(), 0..NAMES, 0..MEMBERS, any::<u8>())
             .prop_map(|(number, name, member, value)| What::Override(number, name, member, value)),
-        1 => number.prop_map(What::EndOverride),
+        1 => number.clone().prop_map(What::EndOverride),
+        1 => (number.clone(), any::<u8>()).prop_map(|(number, value)| What::Label(number, value)),
+        1 => (number, 0..MEMBERS).prop_map(|(number, member)| What::Evict(number, member)),
     ]
 }
 
@@ -186,6 +192,7 @@ pub(super) struct Wanted {
     pub(super) placements: BTreeMap<usize, Placed>,
     /// By namespace: ConfigMap, member and value.
     pub(super) overrides: BTreeMap<usize, (usize, usize, u8)>,
+    pub(super) labels: BTreeMap<usize, u8>,
     pub(super) zones: [usize; MEMBERS],
     pub(super) tainted: [bool; MEMBERS],
 }
