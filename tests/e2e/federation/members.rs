@@ -1,5 +1,7 @@
 //! Members that die, return, come and go, and a control plane that is killed.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::{Value, json};
@@ -227,6 +229,41 @@ async fn a_member_whose_secret_could_not_be_read_once_is_used_again() -> Result<
         .await?;
     let copy = format!("{}/late", config_maps(NAMESPACE));
     world.member(0).await?.until_there(&copy).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn copies_without_an_object_are_released_even_if_they_are_listed_first() -> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host().await?;
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    host.create(&all, &config_map("left", &everywhere()))
+        .await?;
+    let copy = format!("{}/left", config_maps(NAMESPACE));
+    let members = [world.member(0).await?, world.member(1).await?];
+    for member in &members {
+        member.until_there(&copy).await;
+    }
+    world.kill().await?;
+    let path = format!("{all}/left");
+    let free = json!({"metadata": {"finalizers": null}});
+    host.patch(&path, &free).await?;
+    host.delete(&path).await?;
+    let listed = Matcher {
+        resource: Some("federatedconfigmaps".into()),
+        agent: Some("hawser/".into()),
+        ..Matcher::default()
+    };
+    let late = Action::Latency(Duration::from_secs(3));
+    let faults = world.playgrounds()?[0].faults();
+    faults.add(Fault::new(listed, late).once());
+    world.start().await?;
+    for member in &members {
+        let is_released = |copy: &Value| copy["metadata"]["labels"]["kubefed.io/managed"].is_null();
+        member.until(&copy, is_released).await;
+    }
     Ok(())
 }
 
