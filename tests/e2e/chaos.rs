@@ -119,6 +119,13 @@ pub(crate) async fn place(seed: u64, controllers: Controllers) -> Result<Place> 
     Place::played_with(server_options(seed)).await
 }
 
+/// Plain requests to a server, by which tests see each refusal.
+pub(crate) async fn plane(place: &Place) -> Result<Plane> {
+    let mut config = place.config().await?;
+    config.default_retry = false;
+    Ok(Plane::new(kube::Client::try_from(config)?))
+}
+
 /// Begins a life and lives it by a seed.
 pub(crate) async fn run<L: Life>(begun: impl Future<Output = Result<L>>, seed: u64) {
     let lived = async { live(&begun.await?, seed).await };

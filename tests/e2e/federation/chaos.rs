@@ -1,9 +1,9 @@
 //! The life of `hawser federate`: users of federated objects and their namespaces, users of the members, and an
 //! administrator who changes labels and addresses of members.
 
+mod check;
 mod wishes;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use self::wishes::{
 use super::world::{MEMBER_NAMES, SYSTEM, World, core, federated, target};
 use crate::agent::plane::{Kind, Plane};
 use crate::canary::{CANARY, Logging as _};
-use crate::chaos::{self, done, name_of, without_nulls};
+use crate::chaos::{self, done, without_nulls};
 
 struct Life {
     world: World,
@@ -144,7 +144,7 @@ impl Life {
         let world = World::installed_among(host, members).await?;
         let secrets = target("", "Secret", "secrets", "Namespaced");
         world.enable(&secrets).await?;
-        let host = world.host.plane().await?;
+        let host = chaos::plane(&world.host).await?;
         // A lock that is lost soon.
         let lock = json!({"spec": {"leaderElect":
             {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}}});
@@ -152,7 +152,7 @@ impl Life {
         host.merge(&config, lock).await?;
         let (mut members, mut clusters, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..MEMBERS {
-            let member = world.members[number].plane().await?;
+            let member = chaos::plane(&world.members[number]).await?;
             let zone = json!({"metadata": {"labels": {"zone": ZONES[0]}}});
             let mut cluster = host.merge(&cluster_path(number), zone).await?;
             cluster["status"].take();
@@ -339,180 +339,6 @@ impl Life {
         self.host.merge(&config, change).await?;
         Ok(())
     }
-
-    /// What the host says of a federated object: that it is where it should be.
-    async fn check_status(
-        &self,
-        path: &str,
-        members: &[(usize, bool)],
-        is_around: bool,
-    ) -> Result<()> {
-        let found = self.host.get(path).await?;
-        let (metadata, status) = (&found["metadata"], &found["status"]);
-        ensure!(
-            metadata["deletionTimestamp"].is_null(),
-            "{path} is in deletion"
-        );
-        ensure!(
-            metadata["finalizers"] == json!(["kubefed.io/sync-controller"]),
-            "{path} has {}",
-            metadata["finalizers"]
-        );
-        let condition = &status["conditions"][0];
-        let (is, reason) = if !is_around {
-            ("False", "NamespaceNotFederated".into())
-        } else if members.iter().any(|(_, is_unfit)| *is_unfit) {
-            ("False", "CheckClusters".into())
-        } else {
-            ("True", Value::Null)
-        };
-        ensure!(
-            condition["type"] == "Propagation"
-                && condition["status"] == is
-                && condition["reason"] == reason
-                && status["observedGeneration"] == metadata["generation"],
-            "{path} says {status:#}"
-        );
-        let clusters = status["clusters"].as_array().into_iter().flatten();
-        let clusters: BTreeSet<[&str; 2]> = clusters
-            .map(|one| ["name", "status"].map(|field| one[field].as_str().unwrap_or_default()))
-            .collect();
-        let expected = members.iter().map(|(number, is_unfit)| {
-            let status = if *is_unfit {
-                "ApplyOverridesFailed"
-            } else {
-                ""
-            };
-            [MEMBER_NAMES[*number], status]
-        });
-        let expected: BTreeSet<[&str; 2]> = expected.collect();
-        ensure!(clusters == expected, "{path} is in {status:#}");
-        Ok(())
-    }
-
-    /// The copies of all objects in the members.
-    async fn check_members(&self, wanted: &Wanted) -> Result<()> {
-        for (number, member) in self.members.iter().enumerate() {
-            for namespace in 0..NAMESPACES {
-                let place = wanted.namespaces.get(&namespace);
-                let is_wanted = place.is_some_and(|place| wanted.selects(place, number));
-                let path = format!("/api/v1/namespaces/{}", namespace_name(namespace));
-                let found = member.find(&path).await?.unwrap_or_default();
-                let is_managed = found["metadata"]["labels"][MANAGED] == "true";
-                let is_going = !found["metadata"]["deletionTimestamp"].is_null();
-                ensure!(
-                    is_managed == is_wanted && !is_going,
-                    "{path} in member {number}, wanted: {is_wanted}: {found:#}"
-                );
-            }
-            for of in [Of::Map, Of::Secret] {
-                let selector = "labelSelector=kubefed.io%2Fmanaged%3Dtrue";
-                let managed = format!("{}?{selector}", kind(of).everywhere());
-                let managed = member.list(&managed).await?;
-                let mut managed: BTreeMap<(String, String), &Value> = managed
-                    .iter()
-                    .map(|copy| {
-                        let namespace = copy["metadata"]["namespace"].as_str();
-                        (
-                            (namespace.unwrap_or_default().to_owned(), name_of(copy)),
-                            copy,
-                        )
-                    })
-                    .collect();
-                let mut expected: BTreeMap<_, &Wish> = BTreeMap::new();
-                for (at, wish) in &wanted.objects {
-                    if at.1 == of && wanted.members(*at, wish).contains(&number) {
-                        let key = (namespace_name(at.0), object_name(at.2));
-                        expected.insert(key, wish);
-                    }
-                }
-                // What is unfit may be there as it was before.
-                expected.retain(|key, wish| {
-                    let is_unfit = wish.is_unfit(number);
-                    if is_unfit {
-                        managed.remove(key);
-                    }
-                    !is_unfit
-                });
-                ensure!(
-                    managed.keys().eq(expected.keys()),
-                    "member {number} has {:?}, not {:?}",
-                    managed.keys(),
-                    expected.keys()
-                );
-                for (key, wish) in expected {
-                    let copy = managed[&key];
-                    let value = wish.overrides[number].unwrap_or(wish.value);
-                    let labels = if wish.overrides[number].is_some() {
-                        json!({MANAGED: "true", "overridden": "yes"})
-                    } else {
-                        json!({MANAGED: "true", "color": "red"})
-                    };
-                    ensure!(
-                        copy["data"] == json!({"k": data(of, value)})
-                            && copy["metadata"]["labels"] == labels
-                            && copy["metadata"]["deletionTimestamp"].is_null(),
-                        "{key:?} in member {number} is {copy:#}, not {wish:?}"
-                    );
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Nothing is recorded of objects and copies that are gone.
-    async fn check_versions(&self, wanted: &Wanted) -> Result<()> {
-        let kind = Kind::new(
-            "core.kubefed.io",
-            "v1alpha1",
-            "propagatedversions",
-            "PropagatedVersion",
-        );
-        for number in 0..NAMESPACES {
-            let all = self
-                .host
-                .list(&kind.within(&namespace_name(number)))
-                .await?;
-            let mut recorded: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-            for one in &all {
-                let clusters = one["status"]["clusterVersions"].as_array();
-                let clusters = clusters.into_iter().flatten();
-                let names = clusters.filter_map(|one| one["clusterName"].as_str());
-                recorded.insert(name_of(one), names.map(str::to_owned).collect());
-            }
-            let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-            let mut add = |kind: &str, name: String, members: Vec<usize>| {
-                let names = members
-                    .iter()
-                    .map(|number| MEMBER_NAMES[*number].to_owned());
-                expected.insert(format!("{kind}-{name}"), names.collect());
-            };
-            for (at, wish) in wanted.objects.iter().filter(|(at, _)| at.0 == number) {
-                let kind = kind_name(at.1);
-                add(kind, object_name(at.2), wanted.members(*at, wish));
-            }
-            if let Some(place) = wanted.namespaces.get(&number) {
-                let on = (0..MEMBERS).filter(|member| wanted.selects(place, *member));
-                add("namespace", namespace_name(number), on.collect());
-            }
-            // A version that was lost, as by a kill, costs nothing but a write.
-            for (name, members) in recorded {
-                let expected = expected.get(&name);
-                ensure!(
-                    expected.is_some_and(|expected| members.is_subset(expected)),
-                    "versions of {name} in {members:?}, not {expected:?}"
-                );
-            }
-        }
-        Ok(())
-    }
-}
-
-fn kind_name(of: Of) -> &'static str {
-    match of {
-        Of::Map => "configmap",
-        Of::Secret => "secret",
-    }
 }
 
 impl chaos::Life for Life {
@@ -607,45 +433,6 @@ impl chaos::Life for Life {
         }
         self.wanted.lock().zones = wanted.zones;
         Ok(())
-    }
-}
-
-impl Life {
-    async fn check_all(&self, wanted: &Wanted) -> Result<()> {
-        for namespace in 0..NAMESPACES {
-            for of in [Of::Map, Of::Secret] {
-                let found = self.host.list(&all((namespace, of, 0))).await?;
-                let found: BTreeSet<String> = found.iter().map(name_of).collect();
-                let expected = wanted.objects.keys();
-                let expected = expected.filter(|at| at.0 == namespace && at.1 == of);
-                let expected: BTreeSet<String> = expected.map(|at| object_name(at.2)).collect();
-                ensure!(
-                    found == expected,
-                    "the host has {found:?} in namespace {namespace}, not {expected:?}"
-                );
-            }
-            let found = self.host.find(&path_of_namespace(namespace)).await?;
-            let is_wanted = wanted.namespaces.contains_key(&namespace);
-            ensure!(
-                found.is_some() == is_wanted,
-                "the namespace {namespace} is federated: {found:#?}"
-            );
-        }
-        self.check_members(wanted).await?;
-        for (at, wish) in &wanted.objects {
-            let members = wanted.members(*at, wish);
-            let members = members.into_iter().map(|one| (one, wish.is_unfit(one)));
-            let members: Vec<(usize, bool)> = members.collect();
-            let is_around = wanted.namespaces.contains_key(&at.0);
-            self.check_status(&path(*at), &members, is_around).await?;
-        }
-        for (number, place) in &wanted.namespaces {
-            let on = (0..MEMBERS).filter(|member| wanted.selects(place, *member));
-            let on: Vec<(usize, bool)> = on.map(|member| (member, false)).collect();
-            self.check_status(&path_of_namespace(*number), &on, true)
-                .await?;
-        }
-        self.check_versions(wanted).await
     }
 }
 

@@ -12,8 +12,6 @@ use serde_json::Value;
 use testbed::cluster::Controllers;
 use testbed::{Access, Options, ServiceCluster};
 
-use crate::agent::plane::Plane;
-
 /// See the module. It ends when it is dropped.
 pub(crate) enum Place {
     Real(Box<ServiceCluster>),
@@ -86,14 +84,6 @@ impl Place {
                 Ok(Config::from_custom_kubeconfig(kubeconfig, &current).await?)
             }
         }
-    }
-
-    /// Plain requests to it.
-    pub(crate) async fn plane(&self) -> Result<Plane> {
-        let mut config = self.config().await?;
-        // Tests see each refusal themselves.
-        config.default_retry = false;
-        Ok(Plane::new(kube::Client::try_from(config)?))
     }
 
     /// The token of a playground's administrator.

@@ -84,7 +84,10 @@ impl Life {
     async fn begin(seed: u64) -> Result<Self> {
         let place = || chaos::place(seed, Controllers::None);
         let places = [place().await?, place().await?];
-        let planes = [places[0].plane().await?, places[1].plane().await?];
+        let planes = [
+            chaos::plane(&places[0]).await?,
+            chaos::plane(&places[1]).await?,
+        ];
         for plane in &planes {
             for of in &TYPES {
                 service::install(plane, &of.definition()).await?;
