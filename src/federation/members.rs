@@ -271,7 +271,9 @@ impl MemberController {
         let status = record
             .health
             .probed(&probe, self.settings.thresholds, &now());
-        let is_ready = status.is_ready();
+        // Below the threshold, a member that cannot be connected to counts as ready in its status only: others have to hear
+        // of its next connection.
+        let is_ready = status.is_ready() && record.connection.is_some();
         let was_ready = record.probed.is_some_and(|(_, was_ready)| was_ready);
         if is_ready != was_ready {
             info!(cluster = name, ready = is_ready, ?probe, "a member changed");

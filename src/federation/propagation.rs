@@ -257,6 +257,20 @@ impl FederationEvents {
             self.check(&id, Duration::ZERO);
             self.add(id, Urgency::Initial, after);
         }
+        if namespace.is_none() {
+            self.add_copies(of, after);
+        }
+    }
+
+    /// The federated objects of all known copies. Those that are gone are in no table, and the copies have to lose the label.
+    fn add_copies(&self, of: &FederatedType, after: Duration) {
+        let members = of.members.lock();
+        let tables = members.values().map(|member| member.watch.table());
+        let keys: Vec<Key> = tables.flat_map(|table| table.keys()).collect();
+        drop(members);
+        for key in keys {
+            self.add(of.id_of_copy(&key), Urgency::Initial, after);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The control plane of federated types between a host and its members, as its users meet it: the built binary.
 
 mod canary;
+mod chaos;
 mod guide;
 mod installed;
 mod killed;
@@ -10,7 +11,7 @@ mod members;
 mod namespaced;
 mod nodes;
 mod objects;
-mod place;
+pub(crate) mod place;
 mod replicas;
 mod requests;
 mod starts;

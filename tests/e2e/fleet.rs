@@ -1,6 +1,8 @@
 //! A fleet as its users meet it: a hub and two members, each a real cluster with its chart, and its agent with the rights
 //! of the chart.
 
+mod chaos;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use testbed::binaries::repository;

@@ -3,6 +3,7 @@
 mod agent;
 mod alerts;
 mod canary;
+mod chaos;
 mod cli;
 mod demo;
 mod differential;

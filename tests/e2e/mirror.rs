@@ -2,6 +2,7 @@
 //! rights, kubectl; and killed whenever it suits least.
 
 mod canary;
+mod chaos;
 mod deletions;
 mod explain;
 mod links;

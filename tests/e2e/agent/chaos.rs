@@ -1,49 +1,38 @@
-//! Chaos: consumers and a provider at work while requests fail and the agent is killed, suspended and doubled. A seed
-//! decides what happens. When the faults end, everything comes into step, and nothing foreign was touched.
-//!
-//! The check has its own reading of the contract: it shares no code with the engine.
+//! The life of `hawser agent`: consumers in three workspaces and a provider. Nothing foreign is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
-use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
-use kcp_playground::server::{Action, Fault, Matcher, When};
+use kcp_playground::Playground;
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
-use testbed::{Process, Signal, within};
-use tokio::time::{Instant, sleep};
+use testbed::Process;
+use tokio::time::sleep;
 
-use super::crash::{copies, crash, idle, states};
-use super::plane::{Kind, Plane, Refused};
+use super::crash::{copies, idle, states};
+use super::plane::{Kind, Plane};
 use super::service::Ground;
 use super::stage::Stage;
 use super::world::{self, Counted as _, Team, World, bare};
 use crate::canary::CANARY;
+use crate::chaos::{self, done, millis, name_of};
 
 const TEAMS: usize = 3;
 /// The names in a workspace. Few, so that deeds meet.
 const NAMES: usize = 8;
-const ROUNDS: usize = 5;
 const DEEDS: usize = 25;
-/// The time in which everything comes into step once the faults have ended.
-const DONE: Duration = Duration::from_mins(3);
 
-/// What a seed decides: rounds of faults, deeds and a blow at the agent.
+/// What consumers and the provider do in a round.
 #[derive(Clone, Debug)]
-struct Round {
-    faults: Vec<Fault>,
+struct Deeds {
     consumers: Vec<Vec<Deed>>,
     provider: Vec<(usize, Service)>,
-    blow: Blow,
-    blow_after: Duration,
 }
 
 /// What a consumer does, and the wait before it.
@@ -90,21 +79,6 @@ enum ServiceDeed {
     Secret(Option<u8>),
 }
 
-/// What happens to the agent.
-#[derive(Clone, Debug)]
-enum Blow {
-    Nothing,
-    Kill,
-    KillTwice,
-    Suspend(Duration),
-    /// A second agent works beside the first one, which is killed then.
-    Double,
-}
-
-fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
-    range.prop_map(Duration::from_millis)
-}
-
 fn wish() -> impl Strategy<Value = Wish> {
     (any::<u8>(), any::<bool>(), any::<bool>()).prop_map(|(value, up, down)| Wish {
         value,
@@ -136,65 +110,6 @@ fn service() -> impl Strategy<Value = (usize, Service)> {
     (0..TEAMS, deed)
 }
 
-/// A fault of the agent's requests. Not among them: refusals that the agent rightly takes for final.
-fn fault() -> impl Strategy<Value = Fault> {
-    let when = prop_oneof![Just(When::Before), Just(When::After)];
-    let broken = (prop::sample::select(vec![500, 503, 504]), when.clone());
-    let action = prop_oneof![
-        2 => broken.prop_map(|(code, when)| Action::Status { code, when }),
-        1 => prop::sample::select(vec![409, 429]).prop_map(|code| Action::Status { code, when: When::Before }),
-        2 => when.prop_map(Action::Reset),
-        2 => millis(20..600).prop_map(Action::Latency),
-        1 => millis(0..500).prop_map(Action::CutWatch),
-        1 => millis(0..500).prop_map(Action::FailWatch),
-        1 => millis(50..1500).prop_map(Action::DelayWatch),
-        1 => (1..40u64).prop_map(Action::StaleList),
-    ];
-    (action, 0.01..0.4).prop_map(|(action, rate)| Fault {
-        rate,
-        ..Fault::new(
-            Matcher {
-                agent: Some("hawser".to_owned()),
-                ..Matcher::default()
-            },
-            action,
-        )
-    })
-}
-
-fn round() -> impl Strategy<Value = Round> {
-    let blow = prop_oneof![
-        2 => Just(Blow::Nothing),
-        3 => Just(Blow::Kill),
-        1 => Just(Blow::KillTwice),
-        2 => millis(100..3000).prop_map(Blow::Suspend),
-        2 => Just(Blow::Double),
-    ];
-    (
-        prop::collection::vec(fault(), 0..4),
-        prop::collection::vec(prop::collection::vec(deed(), DEEDS), TEAMS),
-        prop::collection::vec(service(), DEEDS),
-        blow,
-        millis(0..1200),
-    )
-        .prop_map(|(faults, consumers, provider, blow, blow_after)| Round {
-            faults,
-            consumers,
-            provider,
-            blow,
-            blow_after,
-        })
-}
-
-fn drawn(seed: u64) -> Vec<Round> {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), random);
-    let rounds = prop::collection::vec(round(), ROUNDS).new_tree(&mut runner);
-    rounds.expect("nothing is filtered").current()
-}
-
 /// What the last acknowledged deeds left, by workspace and number of the name.
 #[derive(Default)]
 struct Wanted {
@@ -208,7 +123,7 @@ struct Wanted {
 struct Life<'w> {
     stage: Stage<'w>,
     teams: Vec<Team>,
-    agent: tokio::sync::Mutex<Process>,
+    agent: [tokio::sync::Mutex<Process>; 1],
     wanted: Mutex<Wanted>,
     /// Foreign objects, by their places, with the versions that they had.
     foreign: Vec<(String, Value)>,
@@ -230,15 +145,6 @@ fn spec(number: usize, wish: &Wish) -> Value {
         }
     }
     spec
-}
-
-/// An answer that says that the object is not there, or is there already, is no failure of a deed.
-fn done(answer: Result<Value, Refused>) -> Result<bool> {
-    match answer {
-        Ok(_) => Ok(true),
-        Err(refused) if [404, 409].contains(&refused.code) => Ok(false),
-        Err(refused) => Err(refused.into()),
-    }
 }
 
 /// Writes a Secret or deletes it; what it has then, if that was taken. One in deletion is left alone.
@@ -357,50 +263,6 @@ impl Life<'_> {
         Ok(())
     }
 
-    async fn strike(&self, blow: &Blow, after: Duration) -> Result<()> {
-        let world = self.stage.world;
-        sleep(after).await;
-        match blow {
-            Blow::Nothing => {}
-            Blow::Kill => crash(world, &self.agent).await?,
-            Blow::KillTwice => {
-                crash(world, &self.agent).await?;
-                sleep(after / 4).await;
-                crash(world, &self.agent).await?;
-            }
-            Blow::Suspend(time) => {
-                let agent = self.agent.lock().await;
-                agent.signal(Signal::Stop)?;
-                sleep(*time).await;
-                agent.signal(Signal::Continue)?;
-            }
-            Blow::Double => {
-                let second = world.start_agent()?;
-                sleep(after).await;
-                let mut agent = self.agent.lock().await;
-                agent.kill().await?;
-                *agent = second;
-            }
-        }
-        Ok(())
-    }
-
-    async fn live(&self, round: &Round) -> Result<()> {
-        let faults = self.stage.world.playground.faults();
-        faults.clear();
-        for fault in &round.faults {
-            faults.add(fault.clone());
-        }
-        let consumers = round.consumers.iter().enumerate();
-        let consumers = consumers.map(|(team, deeds)| self.consume(team, deeds));
-        tokio::try_join!(
-            try_join_all(consumers),
-            self.provide(&round.provider),
-            self.strike(&round.blow, round.blow_after),
-        )?;
-        Ok(())
-    }
-
     /// Makes objects beside the copies that no agent may touch.
     async fn make_foreign(&mut self) -> Result<()> {
         let (service, kind) = (&self.stage.world.service, &self.stage.kind);
@@ -428,34 +290,11 @@ impl Life<'_> {
     async fn held(&self, plane: &Plane, namespace: &str) -> Result<BTreeMap<String, String>> {
         let mut held = BTreeMap::new();
         for secret in plane.list(&secrets().within(namespace)).await? {
-            let name = secret["metadata"]["name"].as_str().unwrap_or_default();
             let value = STANDARD.decode(secret["data"]["k"].as_str().unwrap_or_default())?;
-            held.insert(name.to_owned(), String::from_utf8(value)?);
+            held.insert(name_of(&secret), String::from_utf8(value)?);
         }
         held.remove("bystander");
         Ok(held)
-    }
-
-    /// Whether everything is as the contract says.
-    async fn check(&self) -> Result<()> {
-        let world = self.stage.world;
-        for (at, version) in &self.foreign {
-            let now = world.service.get(at).await?["metadata"]["resourceVersion"].clone();
-            ensure!(now == *version, "{at} was changed");
-        }
-        let copies = copies(&self.stage).await?;
-        let mut sources = 0;
-        for (number, team) in self.teams.iter().enumerate() {
-            sources += self.check_team(number, team, &copies).await?;
-        }
-        ensure!(
-            copies.len() == sources,
-            "{} copies of {sources} objects",
-            copies.len()
-        );
-        let states = states(world).await?.len();
-        ensure!(states == sources, "{states} states of {sources} objects");
-        Ok(())
     }
 
     async fn check_team(
@@ -487,12 +326,6 @@ impl Life<'_> {
             }
         }
         let sources = team.plane.list(&self.stage.kind.within("default")).await?;
-        let name_of = |object: &Value| {
-            object["metadata"]["name"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        };
         let there: BTreeSet<String> = sources.iter().map(name_of).collect();
         ensure!(
             there.iter().eq(wished.keys()),
@@ -548,9 +381,72 @@ impl Life<'_> {
         );
         Ok(sources.len())
     }
+}
 
-    /// Whether nothing is written for objects in step any more.
-    async fn check_rest(&self) -> Result<()> {
+impl chaos::Life for Life<'_> {
+    const DIALECT: &'static str = "agent";
+    const AGENT: &'static str = "hawser";
+    const SERVERS: usize = 1;
+    const PROCESSES: usize = 1;
+    const ELECTS: bool = false;
+
+    type Deeds = Deeds;
+
+    fn deeds() -> BoxedStrategy<Deeds> {
+        let consumers = prop::collection::vec(prop::collection::vec(deed(), DEEDS), TEAMS);
+        (consumers, prop::collection::vec(service(), DEEDS))
+            .prop_map(|(consumers, provider)| Deeds {
+                consumers,
+                provider,
+            })
+            .boxed()
+    }
+
+    fn servers(&self) -> Vec<&Playground> {
+        vec![&self.stage.world.playground]
+    }
+
+    fn processes(&self) -> &[tokio::sync::Mutex<Process>] {
+        &self.agent
+    }
+
+    fn start(&self, _: usize) -> Result<Process> {
+        self.stage.world.start_agent()
+    }
+
+    fn logs(&self) -> &Path {
+        self.stage.world.directory.path()
+    }
+
+    async fn live(&self, deeds: &Deeds) -> Result<()> {
+        let consumers = deeds.consumers.iter().enumerate();
+        let consumers = consumers.map(|(team, deeds)| self.consume(team, deeds));
+        tokio::try_join!(try_join_all(consumers), self.provide(&deeds.provider))?;
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<()> {
+        let world = self.stage.world;
+        for (at, version) in &self.foreign {
+            let now = world.service.get(at).await?["metadata"]["resourceVersion"].clone();
+            ensure!(now == *version, "{at} was changed");
+        }
+        let copies = copies(&self.stage).await?;
+        let mut sources = 0;
+        for (number, team) in self.teams.iter().enumerate() {
+            sources += self.check_team(number, team, &copies).await?;
+        }
+        ensure!(
+            copies.len() == sources,
+            "{} copies of {sources} objects",
+            copies.len()
+        );
+        let states = states(world).await?.len();
+        ensure!(states == sources, "{states} states of {sources} objects");
+        Ok(())
+    }
+
+    async fn rest(&self) -> Result<()> {
         let world = self.stage.world;
         let mark = world.requests().mark();
         world.await_still(&self.stage.kind, &self.teams[0]).await;
@@ -558,6 +454,17 @@ impl Life<'_> {
         let mut written = world.agents_requests(mark);
         written.retain(|one| one.is_write() && names.contains(&one.name));
         ensure!(written.is_empty(), "the agent writes on: {written:#?}");
+        Ok(())
+    }
+
+    async fn end(&self) -> Result<()> {
+        self.wanted.lock().objects.clear();
+        for team in &self.teams {
+            for object in team.plane.list(&self.stage.kind.within("default")).await? {
+                let at = self.stage.kind.at("default", &name_of(&object));
+                done(team.plane.delete(&at).await)?;
+            }
+        }
         Ok(())
     }
 }
@@ -579,39 +486,12 @@ async fn begun(world: &World) -> Result<Life<'_>> {
     let mut life = Life {
         stage,
         teams,
-        agent: tokio::sync::Mutex::new(agent),
+        agent: [tokio::sync::Mutex::new(agent)],
         wanted: Mutex::default(),
         foreign: Vec::new(),
     };
     life.make_foreign().await?;
     Ok(life)
-}
-
-async fn life(world: &World, seed: u64) -> Result<()> {
-    let life = begun(world).await?;
-    for round in drawn(seed) {
-        life.live(&round)
-            .await
-            .with_context(|| format!("seed {seed}: {round:#?}"))?;
-    }
-    world.playground.faults().clear();
-    let replay = || format!("seed {seed}: replay with ./hack/chaos --seed {seed}");
-    let checked = within(DONE, async || {
-        life.check().await.map_err(|error| format!("{error:#}"))
-    });
-    checked
-        .await
-        .map_err(|last| anyhow!(last))
-        .with_context(replay)?;
-    let rested = within(DONE, async || {
-        life.check_rest()
-            .await
-            .map_err(|error| format!("{error:#}"))
-    });
-    rested
-        .await
-        .map_err(|last| anyhow!(last))
-        .with_context(replay)
 }
 
 async fn live_by(seed: u64) {
@@ -620,7 +500,10 @@ async fn live_by(seed: u64) {
     } else {
         Ground::Playground
     };
-    world::run(ground, async |world| life(world, seed).await).await;
+    world::run_with(ground, chaos::server_options(seed), async |world| {
+        chaos::live(&begun(world).await?, seed).await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -633,34 +516,7 @@ async fn after_the_chaos_of_a_known_seed_everything_is_in_step_on_a_real_server(
     live_by(4).await;
 }
 
-/// One fresh seed, or what `hack/chaos` asks for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_the_chaos_of_fresh_seeds_everything_is_in_step() {
-    let asked = |name: &str| {
-        env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
-    if let Some(seed) = asked("HAWSER_CHAOS_SEED") {
-        return live_by(seed).await;
-    }
-    let minutes = asked("HAWSER_CHAOS_MINUTES").unwrap_or_default();
-    let (begin, time) = (Instant::now(), Duration::from_mins(minutes));
-    let mut seed = RandomState::new().hash_one("seed") >> 32;
-    loop {
-        told(&format!("chaos: seed {seed}"));
-        live_by(seed).await;
-        seed += 1;
-        if begin.elapsed() >= time {
-            break;
-        }
-    }
-}
-
-#[expect(
-    clippy::print_stdout,
-    reason = "who runs this for long wants to see how it goes on"
-)]
-fn told(line: &str) {
-    println!("{line}");
+    chaos::fresh("agent", live_by).await;
 }

@@ -83,7 +83,7 @@ async fn await_one_to_one(stage: &Stage<'_>, teams: &[Team]) {
 }
 
 /// Kills the agent and starts another.
-pub(super) async fn crash(world: &World, agent: &Mutex<Process>) -> Result<()> {
+async fn crash(world: &World, agent: &Mutex<Process>) -> Result<()> {
     let mut agent = agent.lock().await;
     agent.kill().await?;
     *agent = world.start_agent()?;

@@ -14,7 +14,7 @@ use super::world::{with_planted_data, with_planted_status};
 
 /// Where requests go: a server, and what stands before each path.
 #[derive(Clone)]
-pub(super) struct Plane {
+pub(crate) struct Plane {
     client: Client,
     prefix: String,
 }
@@ -22,35 +22,35 @@ pub(super) struct Plane {
 /// What a server said instead of doing what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[error("{method} {path}: {code} {message}")]
-pub(super) struct Refused {
+pub(crate) struct Refused {
     method: &'static str,
     path: String,
-    pub(super) code: u16,
+    pub(crate) code: u16,
     message: String,
 }
 
 /// One kind as its addresses need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) group: String,
-    pub(super) version: String,
-    pub(super) plural: String,
+pub(crate) struct Kind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
     /// As objects name it.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 const PAUSE: Duration = Duration::from_millis(100);
 const MERGE: &str = "application/merge-patch+json";
 
 impl Plane {
-    pub(super) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
             prefix: String::new(),
         }
     }
 
-    pub(super) async fn of(kubeconfig: &Value) -> Result<Self> {
+    pub(crate) async fn of(kubeconfig: &Value) -> Result<Self> {
         let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig.clone())?;
         let mut config =
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -60,7 +60,7 @@ impl Plane {
     }
 
     /// A workspace by path or logical cluster.
-    pub(super) fn workspace(&self, cluster: &str) -> Self {
+    pub(crate) fn workspace(&self, cluster: &str) -> Self {
         Self {
             client: self.client.clone(),
             prefix: format!("/clusters/{cluster}"),
@@ -68,7 +68,7 @@ impl Plane {
     }
 
     /// What is below an address of the same server.
-    pub(super) fn below(&self, prefix: &str) -> Self {
+    pub(crate) fn below(&self, prefix: &str) -> Self {
         Self {
             client: self.client.clone(),
             prefix: prefix.to_owned(),
@@ -129,7 +129,7 @@ impl Plane {
     }
 
     /// Sends a text as it is, and hears whether it was taken: the answer may be more than can be parsed.
-    pub(super) async fn send(&self, method: &str, path: &str, body: String) -> Result<()> {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: String) -> Result<()> {
         let kind = match method {
             "PATCH" => MERGE,
             _ => "application/json",
@@ -143,12 +143,12 @@ impl Plane {
         Ok(())
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Value, Refused> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Refused> {
         self.ask("GET", path, "application/json", None).await
     }
 
     /// The object, or nothing where there is none.
-    pub(super) async fn find(&self, path: &str) -> Result<Option<Value>, Refused> {
+    pub(crate) async fn find(&self, path: &str) -> Result<Option<Value>, Refused> {
         match self.get(path).await {
             Ok(found) => Ok(Some(found)),
             Err(refused) if refused.code == 404 => Ok(None),
@@ -157,7 +157,7 @@ impl Plane {
     }
 
     /// The items of a list; `path` may have a query.
-    pub(super) async fn list(&self, path: &str) -> Result<Vec<Value>> {
+    pub(crate) async fn list(&self, path: &str) -> Result<Vec<Value>> {
         let mut list = self.get(path).await?;
         match list["items"].take() {
             Value::Array(items) => Ok(items),
@@ -165,25 +165,25 @@ impl Plane {
         }
     }
 
-    pub(super) async fn create(&self, path: &str, object: &Value) -> Result<Value, Refused> {
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Value, Refused> {
         let object = with_planted_data(object);
         self.ask("POST", path, "application/json", Some(&object))
             .await
     }
 
-    pub(super) async fn merge(&self, path: &str, patch: Value) -> Result<Value, Refused> {
+    pub(crate) async fn merge(&self, path: &str, patch: Value) -> Result<Value, Refused> {
         let patch = with_planted_status(path, patch);
         self.ask("PATCH", path, MERGE, Some(&patch)).await
     }
 
-    pub(super) async fn apply(&self, path: &str, object: &Value) -> Result<Value, Refused> {
+    pub(crate) async fn apply(&self, path: &str, object: &Value) -> Result<Value, Refused> {
         let path = format!("{path}?fieldManager=somebody");
         self.ask("PATCH", &path, "application/apply-patch+yaml", Some(object))
             .await
     }
 
     /// The metadata alone of the objects of a list.
-    pub(super) async fn list_metadata(&self, path: &str) -> Result<Vec<Value>> {
+    pub(crate) async fn list_metadata(&self, path: &str) -> Result<Vec<Value>> {
         const PARTIAL: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let request = http::Request::get(format!("{}{path}", self.prefix));
         let request = request.header("accept", PARTIAL).body(Vec::new())?;
@@ -192,16 +192,16 @@ impl Plane {
         Ok(std::mem::take(items.context("it is no list")?))
     }
 
-    pub(super) async fn replace(&self, path: &str, object: &Value) -> Result<Value, Refused> {
+    pub(crate) async fn replace(&self, path: &str, object: &Value) -> Result<Value, Refused> {
         self.ask("PUT", path, "application/json", Some(object))
             .await
     }
 
-    pub(super) async fn delete(&self, path: &str) -> Result<Value, Refused> {
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Refused> {
         self.ask("DELETE", path, "application/json", None).await
     }
 
-    pub(super) async fn namespace(&self, name: &str, labels: Value) -> Result<Value> {
+    pub(crate) async fn namespace(&self, name: &str, labels: Value) -> Result<Value> {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
         self.create("/api/v1/namespaces", &object)
             .await
@@ -210,7 +210,7 @@ impl Plane {
 }
 
 impl Kind {
-    pub(super) fn new(group: &str, version: &str, plural: &str, name: &str) -> Self {
+    pub(crate) fn new(group: &str, version: &str, plural: &str, name: &str) -> Self {
         Self {
             group: group.to_owned(),
             version: version.to_owned(),
@@ -219,7 +219,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
         } else {
@@ -233,25 +233,25 @@ impl Kind {
     }
 
     /// All objects, of all namespaces.
-    pub(super) fn everywhere(&self) -> String {
+    pub(crate) fn everywhere(&self) -> String {
         format!("{}/{}", self.root(), self.plural)
     }
 
-    pub(super) fn within(&self, namespace: &str) -> String {
+    pub(crate) fn within(&self, namespace: &str) -> String {
         format!("{}/namespaces/{namespace}/{}", self.root(), self.plural)
     }
 
-    pub(super) fn at(&self, namespace: &str, name: &str) -> String {
+    pub(crate) fn at(&self, namespace: &str, name: &str) -> String {
         format!("{}/{name}", self.within(namespace))
     }
 
     /// An object without a namespace.
-    pub(super) fn named(&self, name: &str) -> String {
+    pub(crate) fn named(&self, name: &str) -> String {
         format!("{}/{name}", self.everywhere())
     }
 
     /// An object of this kind with this spec.
-    pub(super) fn object(&self, name: &str, spec: Value) -> Value {
+    pub(crate) fn object(&self, name: &str, spec: Value) -> Value {
         json!({"apiVersion": self.api_version(), "kind": self.name, "metadata": {"name": name}, "spec": spec})
     }
 }

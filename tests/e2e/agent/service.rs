@@ -95,13 +95,13 @@ async fn prepare(cluster: &ServiceCluster, crd: &Value) -> Result<()> {
 }
 
 /// Creates a definition, and awaits that each of its served versions is.
-pub(super) async fn install(plane: &Plane, crd: &Value) -> Result<()> {
+pub(crate) async fn install(plane: &Plane, crd: &Value) -> Result<()> {
     plane.create(CRDS, crd).await?;
     await_served(plane, crd).await;
     Ok(())
 }
 
-pub(super) fn crd_at(name: &str) -> String {
+pub(crate) fn crd_at(name: &str) -> String {
     format!("{CRDS}/{name}")
 }
 

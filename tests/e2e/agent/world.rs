@@ -117,7 +117,7 @@ pub(super) async fn run_on_three_shards(test: impl AsyncFnOnce(&World) -> Result
     run_with(Ground::Playground, options, test).await;
 }
 
-async fn run_with(
+pub(super) async fn run_with(
     ground: Ground,
     options: PlaygroundOptions,
     test: impl AsyncFnOnce(&World) -> Result<()>,

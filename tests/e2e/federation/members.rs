@@ -1,12 +1,15 @@
 //! Members that die, return, come and go, and a control plane that is killed.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
+use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
 use testbed::{Component, SOON, eventually};
 
 use super::replicas;
-use super::world::{World, config_map, config_maps, core, everywhere, federated};
+use super::world::{SYSTEM, World, config_map, config_maps, core, everywhere, federated};
 use crate::docs::check_metrics;
 
 const NAMESPACE: &str = "members";
@@ -191,6 +194,76 @@ async fn members_come_and_go_and_a_new_token_is_taken() -> Result<()> {
         .until(&copy, |copy| copy["data"]["A"] == "changed")
         .await;
     host.until_reason(&path, None).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_member_whose_secret_could_not_be_read_once_is_used_again() -> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host().await?;
+    let secrets = format!("/api/v1/namespaces/{SYSTEM}/secrets");
+    let mut secret = host.until_there(&format!("{secrets}/cluster1-token")).await;
+    secret["metadata"] = json!({"name": "renewed"});
+    host.create(&secrets, &secret).await?;
+    let read = Matcher {
+        verb: Some("get".into()),
+        name: Some("renewed".into()),
+        ..Matcher::default()
+    };
+    let faults = world.playgrounds()?[0].faults();
+    let code = 503;
+    let when = When::Before;
+    faults.add(Fault::new(read, Action::Status { code, when }).once());
+    let cluster = format!("{}/cluster1", core("kubefedclusters"));
+    let change = json!({"spec": {"secretRef": {"name": "renewed"}}});
+    host.patch(&cluster, &change).await?;
+    eventually(SOON, "the secret could not be read", async || {
+        ensure!(faults.struck() == [1], "{:?}", faults.struck());
+        anyhow::Ok(())
+    })
+    .await;
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    host.create(&all, &config_map("late", &everywhere()))
+        .await?;
+    let copy = format!("{}/late", config_maps(NAMESPACE));
+    world.member(0).await?.until_there(&copy).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn copies_without_an_object_are_released_even_if_they_are_listed_first() -> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host().await?;
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    host.create(&all, &config_map("left", &everywhere()))
+        .await?;
+    let copy = format!("{}/left", config_maps(NAMESPACE));
+    let members = [world.member(0).await?, world.member(1).await?];
+    for member in &members {
+        member.until_there(&copy).await;
+    }
+    world.kill().await?;
+    let path = format!("{all}/left");
+    let free = json!({"metadata": {"finalizers": null}});
+    host.patch(&path, &free).await?;
+    host.delete(&path).await?;
+    let listed = Matcher {
+        resource: Some("federatedconfigmaps".into()),
+        agent: Some("hawser/".into()),
+        ..Matcher::default()
+    };
+    let late = Action::Latency(Duration::from_secs(3));
+    let faults = world.playgrounds()?[0].faults();
+    faults.add(Fault::new(listed, late).once());
+    world.start().await?;
+    for member in &members {
+        let is_released = |copy: &Value| copy["metadata"]["labels"]["kubefed.io/managed"].is_null();
+        member.until(&copy, is_released).await;
+    }
     Ok(())
 }
 

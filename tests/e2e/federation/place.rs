@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kcp_playground::Playground;
+use kcp_playground::{Playground, PlaygroundOptions};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
@@ -13,19 +13,19 @@ use testbed::cluster::Controllers;
 use testbed::{Access, Options, ServiceCluster};
 
 /// See the module. It ends when it is dropped.
-pub(super) enum Place {
+pub(crate) enum Place {
     Real(Box<ServiceCluster>),
     Played(Box<PlayedPlace>),
 }
 
-pub(super) struct PlayedPlace {
+pub(crate) struct PlayedPlace {
     playground: Playground,
     kubeconfig: Value,
     file: tempfile::NamedTempFile,
 }
 
 impl Place {
-    pub(super) async fn real(controllers: Controllers) -> Result<Self> {
+    pub(crate) async fn real(controllers: Controllers) -> Result<Self> {
         let options = Options {
             controllers,
             ..Options::default()
@@ -34,8 +34,12 @@ impl Place {
         Ok(Self::Real(Box::new(cluster)))
     }
 
-    pub(super) async fn played() -> Result<Self> {
-        let playground = Playground::start().await?;
+    pub(crate) async fn played() -> Result<Self> {
+        Self::played_with(PlaygroundOptions::default()).await
+    }
+
+    pub(crate) async fn played_with(options: PlaygroundOptions) -> Result<Self> {
+        let playground = Playground::start_with(options).await?;
         let kubeconfig = playground.service_kubeconfig();
         let file = tempfile::NamedTempFile::new()?;
         std::fs::write(file.path(), kubeconfig.to_string())?;
@@ -46,14 +50,14 @@ impl Place {
         })))
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match self {
             Self::Real(cluster) => cluster.url(),
             Self::Played(played) => played.playground.service_url().to_owned(),
         }
     }
 
-    pub(super) fn certificate_authority(&self) -> Result<Vec<u8>> {
+    pub(crate) fn certificate_authority(&self) -> Result<Vec<u8>> {
         match self {
             Self::Real(cluster) => Ok(cluster.certificate_authority().into_bytes()),
             Self::Played(played) => {
@@ -64,14 +68,14 @@ impl Place {
         }
     }
 
-    pub(super) fn kubeconfig_file(&self) -> &Path {
+    pub(crate) fn kubeconfig_file(&self) -> &Path {
         match self {
             Self::Real(cluster) => cluster.admin().kubeconfig_file(),
             Self::Played(played) => played.file.path(),
         }
     }
 
-    pub(super) async fn config(&self) -> Result<Config> {
+    pub(crate) async fn config(&self) -> Result<Config> {
         match self {
             Self::Real(cluster) => cluster.admin().config(),
             Self::Played(played) => {
@@ -83,7 +87,7 @@ impl Place {
     }
 
     /// The token of a playground's administrator.
-    pub(super) fn token(&self) -> Option<String> {
+    pub(crate) fn token(&self) -> Option<String> {
         match self {
             Self::Real(_) => None,
             Self::Played(played) => {
@@ -93,21 +97,21 @@ impl Place {
         }
     }
 
-    pub(super) fn admin(&self) -> Result<&Access> {
+    pub(crate) fn admin(&self) -> Result<&Access> {
         match self {
             Self::Real(cluster) => Ok(cluster.admin()),
             Self::Played(_) => bail!("a playground has no certificates of users"),
         }
     }
 
-    pub(super) fn playground(&self) -> Result<&Playground> {
+    pub(crate) fn playground(&self) -> Result<&Playground> {
         match self {
             Self::Real(_) => bail!("a real server has no faults on demand"),
             Self::Played(played) => Ok(&played.playground),
         }
     }
 
-    pub(super) fn servers(&mut self) -> Result<&mut ServiceCluster> {
+    pub(crate) fn servers(&mut self) -> Result<&mut ServiceCluster> {
         match self {
             Self::Real(cluster) => Ok(cluster),
             Self::Played(_) => bail!("a playground has no servers to kill"),

@@ -273,7 +273,12 @@ impl World {
         let places = [Place::played(), Place::played(), Place::played()];
         let mut places = futures::future::try_join_all(places).await?;
         let host = places.remove(0);
-        let mut world = Self::among(host, places).await?;
+        Self::installed_among(host, places).await
+    }
+
+    /// With members and the types that every test needs.
+    pub(super) async fn installed_among(host: Place, members: Vec<Place>) -> Result<Self> {
+        let mut world = Self::among(host, members).await?;
         world.install().await?;
         Ok(world)
     }

@@ -23,8 +23,8 @@ pub(super) const PREFIX: &str = "/apis/core.kubernetes";
 pub(super) const LABEL: &str = "cloudrobotics.com/robot-name";
 pub(super) const VERSION: &str = "cr-syncer.cloudrobotics.com/remote-resource-version";
 const HEALTH: &str = "/apis/registry.cloudrobotics.com/v1alpha1/robottypes";
-const GROUP: &str = "fleet.example.com";
-const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
+pub(super) const GROUP: &str = "fleet.example.com";
+pub(super) const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
 const FILTER: &str = "cr-syncer.cloudrobotics.com/filter-by-robot-name";
 const SUBTREE: &str = "cr-syncer.cloudrobotics.com/status-subtree";
 
