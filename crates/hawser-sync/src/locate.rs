@@ -256,9 +256,11 @@ fn recorded(
         // intended to create.
         CopyRecord::Intended { .. } => {
             let same = || remembered().is_some_and(|desired| agrees(&desired, object));
-            let is_made = || pass.view.created(key, object) || same() && !pass.was_taken(link, key);
-            let made = || entry.copy.may_be_created(key) && is_made();
-            let made = || made().then_some(CopyOrigin::Created);
+            // Another process that found it there may have recorded that the place was taken.
+            let is_made = pass.view.created(key, object) && entry.copy.key() == Some(key);
+            let may_be_made =
+                || entry.copy.may_be_created(key) && same() && !pass.was_taken(link, key);
+            let made = || (is_made || may_be_made()).then_some(CopyOrigin::Created);
             entry.copy.found_again(object.uid()).or_else(made)
         }
     }

@@ -35,8 +35,8 @@ pub struct PassView<'a> {
     stale: HashSet<Key>,
     /// Objects whose creation was not answered: it may have been carried out.
     doubted: HashSet<Key>,
-    /// Objects that were read because a write showed that the cache was stale. Once each.
-    looked_again: HashSet<Key>,
+    /// How often objects were read because a write showed that the cache was stale.
+    looked_again: HashMap<Key, u8>,
     failed: HashMap<RequestId, Failure>,
     /// Creates that fail until this namespace has been read.
     homeless: HashMap<RequestId, Key>,
@@ -72,7 +72,7 @@ impl<'a> PassView<'a> {
             found: HashMap::new(),
             stale: HashSet::new(),
             doubted: HashSet::new(),
-            looked_again: HashSet::new(),
+            looked_again: HashMap::new(),
             failed: HashMap::new(),
             homeless: HashMap::new(),
             given_up: HashMap::new(),
@@ -185,8 +185,22 @@ impl<'a> PassView<'a> {
         self.seen.insert(key.clone(), object);
     }
 
-    /// Stores a failure. If a write shows that the cache is stale, its object is read once, and the write may be
-    /// repeated. Other failures, and a second one, are left to another pass: an overloaded server does not get the same
+    /// Whether the object of a request may be read again: once, or a few times more to replace it if this pass has created
+    /// something. No other pass knows that it was created here, and another process may write the memory that has to say so.
+    fn may_look_again(&mut self, request: &Request, key: &Key) -> bool {
+        let replaces = matches!(request, Request::Replace { .. });
+        let most = if replaces && !self.created.is_empty() {
+            4
+        } else {
+            1
+        };
+        let looks = self.looked_again.entry(key.clone()).or_default();
+        *looks += 1;
+        *looks <= most
+    }
+
+    /// Stores a failure. If a write shows that the cache is stale, its object is read again, and the write may be
+    /// repeated. Other failures, and further ones, are left to another pass: an overloaded server does not get the same
     /// request again at once.
     fn refused(&mut self, request: &Request, failure: Failure) {
         let ticket = request.ticket();
@@ -203,7 +217,7 @@ impl<'a> PassView<'a> {
                 // If a create is answered with 404, its namespace is missing.
                 (Failure::NotFound, Request::Create { .. }) => {
                     if let Some(namespace) = key.namespace_key()
-                        && self.looked_again.insert(namespace.clone())
+                        && self.may_look_again(request, &namespace)
                     {
                         self.stale.insert(namespace.clone());
                         self.homeless.insert(ticket, namespace);
@@ -211,7 +225,7 @@ impl<'a> PassView<'a> {
                 }
                 // The kind has no status subresource.
                 (Failure::NotFound, Request::ReplaceStatus { .. }) => {}
-                (failure, _) if failure.is_conflict() && self.looked_again.insert(key.clone()) => {
+                (failure, _) if failure.is_conflict() && self.may_look_again(request, key) => {
                     self.stale.insert(key.clone());
                     return;
                 }

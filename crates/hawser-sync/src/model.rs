@@ -613,7 +613,7 @@ impl Store for Cache {
 
 impl Cache {
     /// Takes the answer to a request. The newest state of an object wins.
-    fn learn(&self, request: &Request, answer: &Answer) {
+    pub(super) fn learn(&self, request: &Request, answer: &Answer) {
         let mut heard = self.0.lock();
         match (request, answer) {
             (Request::Find { .. }, _) => {}

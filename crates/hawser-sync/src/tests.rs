@@ -20,6 +20,7 @@ use super::subject::Intent;
 use super::view::{Found, Seen, View as _};
 
 mod drift;
+mod processes;
 mod webhooks;
 
 fn one() -> (Stage, Front) {
