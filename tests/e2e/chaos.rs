@@ -4,6 +4,7 @@
 //! Each dialect has a life: what its users do, and a check that has its own reading of the contract. It shares no code with
 //! the product.
 
+mod broken;
 mod draw;
 
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use std::env;
 use std::fmt::{Debug, Write as _};
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -33,6 +34,12 @@ use crate::canary::is_told;
 const DONE: Duration = Duration::from_mins(3);
 /// The time without a write that is a rest.
 const STILL: Duration = Duration::from_secs(3);
+
+/// The program under test. `hack/chaos --broken` puts another one in its place.
+pub(crate) fn hawser() -> PathBuf {
+    let built = || env!("CARGO_BIN_EXE_hawser").into();
+    env::var_os("HAWSER_CHAOS_PROGRAM").map_or_else(built, PathBuf::from)
+}
 
 /// The life of one dialect.
 pub(crate) trait Life {

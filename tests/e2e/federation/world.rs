@@ -16,6 +16,7 @@ use testbed::{Launch, Process, SOON, ServiceCluster, Shared, eventually};
 
 use super::place::Place;
 use crate::canary::{LoggedUse, Logging, assert_logs_untold, planted};
+use crate::chaos::hawser;
 
 pub(super) const SYSTEM: &str = "kube-federation-system";
 pub(super) const MEMBER_NAMES: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
@@ -486,7 +487,7 @@ impl World {
     }
 
     pub(super) fn launching(&self, name: &str, log: &Path) -> Launch {
-        Launch::new(name, env!("CARGO_BIN_EXE_hawser"))
+        Launch::new(name, hawser())
             .args(["federate", "--log-format=Console", "-v=5"])
             .args(["--kubefed-namespace", SYSTEM])
             .args(["--replica-check-period=1s", "--replica-schedule-timeout=2s"])
