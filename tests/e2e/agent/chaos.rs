@@ -22,7 +22,7 @@ use super::service::Ground;
 use super::stage::Stage;
 use super::world::{self, Counted as _, Team, World, bare};
 use crate::canary::CANARY;
-use crate::chaos::{self, done, millis, name_of};
+use crate::chaos::{self, done, millis, name_of, versions};
 
 const TEAMS: usize = 3;
 /// The names in a workspace. Few, so that deeds meet.
@@ -356,6 +356,20 @@ impl Life<'_> {
         Ok(held)
     }
 
+    /// All that is stored of objects and copies, with the versions.
+    async fn stored(&self) -> Result<BTreeSet<String>> {
+        let (world, kind) = (self.stage.world, &self.stage.kind);
+        let mut stored = versions(&world.service, &kind.everywhere()).await?;
+        stored.extend(versions(&world.service, &secrets().within(&world.namespace)).await?);
+        for team in &self.teams {
+            stored.extend(versions(&world.service, &secrets().within(&team.cluster)).await?);
+            for kind in [kind, &secrets()] {
+                stored.extend(versions(&team.plane, &kind.within("default")).await?);
+            }
+        }
+        Ok(stored)
+    }
+
     async fn check_team(
         &self,
         number: usize,
@@ -429,7 +443,8 @@ impl Life<'_> {
             ensure!(
                 copy["spec"] == spec
                     && [&marks["labels"][OWN], &marks["annotations"][OWN]] == [&own, &own],
-                "the copy of {name} is {copy:#}, not with {spec}"
+                "the copy of {name} has {} with {marks}, not {spec} with {own}",
+                copy["spec"]
             );
             // What a copy that was deleted said is not taken back.
             let (ours, theirs) = (bare(&source["status"]), bare(&copy["status"]));
@@ -529,8 +544,12 @@ impl chaos::Life for Life<'_> {
 
     async fn rest(&self) -> Result<()> {
         let world = self.stage.world;
-        let mark = world.requests().mark();
+        let (mark, before) = (world.requests().mark(), self.stored().await?);
         world.await_still(&self.stage.kind, &self.teams[0]).await;
+        let after = self.stored().await?;
+        let changed: Vec<&String> = before.difference(&after).collect();
+        ensure!(changed.is_empty(), "written without a reason: {changed:#?}");
+        // Writes that change nothing.
         let names: BTreeSet<String> = (0..=TAKEN).map(object_name).collect();
         let mut written = world.agents_requests(mark);
         written.retain(|one| one.is_write() && names.contains(&one.name));
