@@ -32,6 +32,8 @@ use crate::canary::is_told;
 
 /// The time in which everything comes into step once the faults have ended.
 const DONE: Duration = Duration::from_mins(3);
+/// The round after which the faults end once for everything to come into step.
+const MIDDLE: usize = 2;
 /// The time without a write that is a rest.
 const STILL: Duration = Duration::from_secs(3);
 
@@ -126,15 +128,23 @@ async fn lived<L: Life>(life: &L, seed: u64) -> Result<()> {
     for (number, round) in drawn::<L>(seed).iter().enumerate() {
         let lived = live_round(life, round).await;
         lived.with_context(|| format!("round {number}: {round:#?}"))?;
+        // The rounds are short for processes that have to start: what follows finds everything in its place.
+        if number == MIDDLE {
+            in_step(life).await?;
+        }
     }
-    for server in life.servers() {
-        server.faults().clear();
-    }
-    settle(life, "everything in step", L::check).await?;
+    in_step(life).await?;
     settle(life, "nothing written any more", L::rest).await?;
     life.end().await?;
     settle(life, "nothing left", L::check).await?;
     check_logs(life.logs())
+}
+
+async fn in_step<L: Life>(life: &L) -> Result<()> {
+    for server in life.servers() {
+        server.faults().clear();
+    }
+    settle(life, "everything in step", L::check).await
 }
 
 async fn live_round<L: Life>(life: &L, round: &Round<L::Deeds>) -> Result<()> {
