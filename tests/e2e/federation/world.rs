@@ -16,7 +16,6 @@ use testbed::{Launch, Process, SOON, ServiceCluster, Shared, eventually};
 
 use super::place::Place;
 use crate::canary::{LoggedUse, Logging, assert_logs_untold, planted};
-use crate::chaos::hawser;
 
 pub(super) const SYSTEM: &str = "kube-federation-system";
 pub(super) const MEMBER_NAMES: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
@@ -487,7 +486,12 @@ impl World {
     }
 
     pub(super) fn launching(&self, name: &str, log: &Path) -> Launch {
-        Launch::new(name, hawser())
+        self.launching_program(Path::new(env!("CARGO_BIN_EXE_hawser")), name, log)
+    }
+
+    /// The same with another program.
+    pub(super) fn launching_program(&self, program: &Path, name: &str, log: &Path) -> Launch {
+        Launch::new(name, program)
             .args(["federate", "--log-format=Console", "-v=5"])
             .args(["--kubefed-namespace", SYSTEM])
             .args(["--replica-check-period=1s", "--replica-schedule-timeout=2s"])
