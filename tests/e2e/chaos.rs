@@ -4,6 +4,7 @@
 //! Each dialect has a life: what its users do, and a check that has its own reading of the contract. It shares no code with
 //! the product.
 
+mod broken;
 mod draw;
 
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use std::env;
 use std::fmt::{Debug, Write as _};
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -36,8 +37,16 @@ use crate::federation::place::Place;
 const DONE: Duration = Duration::from_mins(3);
 /// Longer than the locks of those dialects hold that lose them in a life.
 const LOST: Duration = Duration::from_millis(4500);
+/// The round after which the faults end once for everything to come into step.
+const MIDDLE: usize = 2;
 /// The time without a write that is a rest.
 const STILL: Duration = Duration::from_secs(3);
+
+/// The program under test. `hack/chaos --broken` puts another one in its place.
+pub(crate) fn hawser() -> PathBuf {
+    let built = || env!("CARGO_BIN_EXE_hawser").into();
+    env::var_os("HAWSER_CHAOS_PROGRAM").map_or_else(built, PathBuf::from)
+}
 
 /// The life of one dialect.
 pub(crate) trait Life {
@@ -148,15 +157,23 @@ async fn lived<L: Life>(life: &L, seed: u64) -> Result<()> {
     for (number, round) in drawn::<L>(seed).iter().enumerate() {
         let lived = live_round(life, round).await;
         lived.with_context(|| format!("round {number}: {round:#?}"))?;
+        // The rounds are short for processes that have to start: what follows finds everything in its place.
+        if number == MIDDLE {
+            in_step(life).await?;
+        }
     }
-    for server in life.servers() {
-        server.faults().clear();
-    }
-    settle(life, "everything in step", L::check).await?;
+    in_step(life).await?;
     settle(life, "nothing written any more", L::rest).await?;
     life.end().await?;
     settle(life, "nothing left", L::check).await?;
     check_logs(life.logs())
+}
+
+async fn in_step<L: Life>(life: &L) -> Result<()> {
+    for server in life.servers() {
+        server.faults().clear();
+    }
+    settle(life, "everything in step", L::check).await
 }
 
 async fn live_round<L: Life>(life: &L, round: &Round<L::Deeds>) -> Result<()> {

@@ -1,4 +1,5 @@
-//! The life of `hawser agent`: consumers in three workspaces and a provider. Nothing foreign is touched.
+//! The life of `hawser agent`: consumers in three workspaces and a provider, who adds fields of his own to copies and
+//! changes the published resource. Nothing foreign is touched, not even in the place of a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,11 +22,13 @@ use super::service::Ground;
 use super::stage::Stage;
 use super::world::{self, Counted as _, Team, World, bare};
 use crate::canary::CANARY;
-use crate::chaos::{self, done, millis, name_of};
+use crate::chaos::{self, done, millis, name_of, versions};
 
 const TEAMS: usize = 3;
 /// The names in a workspace. Few, so that deeds meet.
 const NAMES: usize = 8;
+/// The number of an object that nobody changes. The place of its Secret's copy is taken.
+const TAKEN: usize = NAMES;
 const DEEDS: usize = 25;
 
 /// What consumers and the provider do in a round.
@@ -33,6 +36,8 @@ const DEEDS: usize = 25;
 struct Deeds {
     consumers: Vec<Vec<Deed>>,
     provider: Vec<(usize, Service)>,
+    /// When the provider changes the mutation of the published resource, and the field that it then adds.
+    publisher: Option<(Duration, Option<u8>)>,
 }
 
 /// What a consumer does, and the wait before it.
@@ -74,7 +79,8 @@ struct Service {
 #[derive(Clone, Debug)]
 enum ServiceDeed {
     Status(u8),
-    Annotate(u8),
+    /// Sets a field, a label and an annotation that the consumer does not have.
+    Own(u8),
     DeleteCopy,
     Secret(Option<u8>),
 }
@@ -101,7 +107,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 fn service() -> impl Strategy<Value = (usize, Service)> {
     let what = prop_oneof![
         4 => any::<u8>().prop_map(ServiceDeed::Status),
-        1 => any::<u8>().prop_map(ServiceDeed::Annotate),
+        2 => any::<u8>().prop_map(ServiceDeed::Own),
         1 => Just(ServiceDeed::DeleteCopy),
         3 => prop::option::weighted(0.7, any::<u8>()).prop_map(ServiceDeed::Secret),
     ];
@@ -118,6 +124,10 @@ struct Wanted {
     up: BTreeMap<(usize, usize), String>,
     /// and of the provider.
     down: BTreeMap<(usize, usize), String>,
+    /// What the provider has of his own in a copy, by its uid.
+    own: BTreeMap<String, String>,
+    /// The field that the mutation adds.
+    tier: Option<String>,
 }
 
 struct Life<'w> {
@@ -127,6 +137,13 @@ struct Life<'w> {
     wanted: Mutex<Wanted>,
     /// Foreign objects, by their places, with the versions that they had.
     foreign: Vec<(String, Value)>,
+}
+
+/// The label and the annotation of the provider.
+const OWN: &str = "example.com/own";
+
+fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].to_string()
 }
 
 fn secrets() -> Kind {
@@ -244,6 +261,16 @@ impl Life<'_> {
             };
             let place = self.stage.place(&copy);
             let answer = match what {
+                ServiceDeed::Own(value) => {
+                    let text = value.to_string();
+                    let marks = json!({OWN: text});
+                    let own = json!({"spec": {"own": text}, "metadata": {"labels": marks, "annotations": marks}});
+                    let answer = world.service.merge(&place, own).await;
+                    if let Ok(copy) = &answer {
+                        self.wanted.lock().own.insert(uid(copy), text);
+                    }
+                    answer
+                }
                 ServiceDeed::Status(value) => {
                     let status = json!({"status": {"seen": value}});
                     world
@@ -251,15 +278,24 @@ impl Life<'_> {
                         .merge(&format!("{place}/status"), status)
                         .await
                 }
-                ServiceDeed::Annotate(value) => {
-                    let own = json!({"metadata": {"annotations": {"example.com/note": value.to_string()}}});
-                    world.service.merge(&place, own).await
-                }
                 ServiceDeed::DeleteCopy => world.service.delete(&place).await,
                 ServiceDeed::Secret(_) => continue,
             };
             done(answer)?;
         }
+        Ok(())
+    }
+
+    async fn publish(&self, wait: Duration, tier: Option<u8>) -> Result<()> {
+        sleep(wait).await;
+        let tier = tier.map(|tier| format!("tier{tier}"));
+        let step = |tier| json!({"template": {"path": "spec.tier", "template": tier}});
+        let steps: Vec<Value> = tier.iter().map(step).collect();
+        let change = json!({"spec": {"mutation": {"spec": steps}}});
+        let stage = &self.stage;
+        let changed = stage.world.change_published(&stage.published, change);
+        changed.await?;
+        self.wanted.lock().tier = tier;
         Ok(())
     }
 
@@ -271,13 +307,18 @@ impl Life<'_> {
             service.namespace(namespace, json!({})).await?;
             let gadget = kind.object("bystander", json!({"value": "own"}));
             service.create(&kind.within(namespace), &gadget).await?;
-            let secret =
-                json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bystander"}});
-            let all = secrets().within(namespace);
-            service.create(&all, &secret).await?;
+            let taken = format!("up{TAKEN}");
+            for name in ["bystander", &taken] {
+                let secret =
+                    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
+                service
+                    .create(&secrets().within(namespace), &secret)
+                    .await?;
+            }
             for at in [
                 kind.at(namespace, "bystander"),
                 secrets().at(namespace, "bystander"),
+                secrets().at(namespace, &taken),
             ] {
                 let version = service.get(&at).await?["metadata"]["resourceVersion"].clone();
                 self.foreign.push((at, version));
@@ -286,15 +327,47 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// The Secrets of a namespace, with their contents.
+    /// Makes objects whose Secrets cannot be copied, because others are in their places.
+    async fn make_refused(&self) -> Result<()> {
+        for (number, team) in self.teams.iter().enumerate() {
+            let wish = Wish {
+                value: 0,
+                up: true,
+                down: false,
+            };
+            put_secret(&team.plane, "default", &format!("up{TAKEN}"), Some(0)).await?;
+            let spec = spec(TAKEN, &wish);
+            let object = self.stage.kind.object(&object_name(TAKEN), spec.clone());
+            let all = self.stage.kind.within("default");
+            team.plane.create(&all, &object).await?;
+            self.wanted.lock().objects.insert((number, TAKEN), spec);
+        }
+        Ok(())
+    }
+
+    /// The Secrets of a namespace that are copied, and their copies, with their contents.
     async fn held(&self, plane: &Plane, namespace: &str) -> Result<BTreeMap<String, String>> {
         let mut held = BTreeMap::new();
         for secret in plane.list(&secrets().within(namespace)).await? {
             let value = STANDARD.decode(secret["data"]["k"].as_str().unwrap_or_default())?;
             held.insert(name_of(&secret), String::from_utf8(value)?);
         }
-        held.remove("bystander");
+        held.retain(|name, _| name != "bystander" && *name != format!("up{TAKEN}"));
         Ok(held)
+    }
+
+    /// All that is stored of objects and copies, with the versions.
+    async fn stored(&self) -> Result<BTreeSet<String>> {
+        let (world, kind) = (self.stage.world, &self.stage.kind);
+        let mut stored = versions(&world.service, &kind.everywhere()).await?;
+        stored.extend(versions(&world.service, &secrets().within(&world.namespace)).await?);
+        for team in &self.teams {
+            stored.extend(versions(&world.service, &secrets().within(&team.cluster)).await?);
+            for kind in [kind, &secrets()] {
+                stored.extend(versions(&team.plane, &kind.within("default")).await?);
+            }
+        }
+        Ok(stored)
     }
 
     async fn check_team(
@@ -307,7 +380,7 @@ impl Life<'_> {
         let (mut below, mut above) = (BTreeMap::new(), BTreeMap::new());
         {
             let wanted = self.wanted.lock();
-            for name in 0..NAMES {
+            for name in 0..=TAKEN {
                 let at = (number, name);
                 let (up, down) = (wanted.up.get(&at), wanted.down.get(&at));
                 let own = |field: &str| format!("{field}{name}");
@@ -355,9 +428,22 @@ impl Life<'_> {
                     team.name
                 );
             };
+            let (own, tier) = {
+                let wanted = self.wanted.lock();
+                let own = wanted.own.get(&uid(copy)).cloned();
+                (Value::from(own), Value::from(wanted.tier.clone()))
+            };
+            let mut spec = source["spec"].clone();
+            for (field, value) in [("own", &own), ("tier", &tier)] {
+                if !value.is_null() {
+                    spec[field] = value.clone();
+                }
+            }
+            let marks = &copy["metadata"];
             ensure!(
-                copy["spec"] == source["spec"],
-                "the copy of {name} has {}",
+                copy["spec"] == spec
+                    && [&marks["labels"][OWN], &marks["annotations"][OWN]] == [&own, &own],
+                "the copy of {name} has {} with {marks}, not {spec} with {own}",
                 copy["spec"]
             );
             // What a copy that was deleted said is not taken back.
@@ -394,10 +480,13 @@ impl chaos::Life for Life<'_> {
 
     fn deeds() -> BoxedStrategy<Deeds> {
         let consumers = prop::collection::vec(prop::collection::vec(deed(), DEEDS), TEAMS);
-        (consumers, prop::collection::vec(service(), DEEDS))
-            .prop_map(|(consumers, provider)| Deeds {
+        let provider = prop::collection::vec(service(), DEEDS);
+        let publisher = (millis(0..1500), prop::option::of(any::<u8>()));
+        (consumers, provider, prop::option::of(publisher))
+            .prop_map(|(consumers, provider, publisher)| Deeds {
                 consumers,
                 provider,
+                publisher,
             })
             .boxed()
     }
@@ -421,7 +510,14 @@ impl chaos::Life for Life<'_> {
     async fn live(&self, deeds: &Deeds) -> Result<()> {
         let consumers = deeds.consumers.iter().enumerate();
         let consumers = consumers.map(|(team, deeds)| self.consume(team, deeds));
-        tokio::try_join!(try_join_all(consumers), self.provide(&deeds.provider))?;
+        let publish = async {
+            match deeds.publisher {
+                Some((wait, tier)) => self.publish(wait, tier).await,
+                None => Ok(()),
+            }
+        };
+        let provide = self.provide(&deeds.provider);
+        tokio::try_join!(try_join_all(consumers), provide, publish)?;
         Ok(())
     }
 
@@ -448,9 +544,13 @@ impl chaos::Life for Life<'_> {
 
     async fn rest(&self) -> Result<()> {
         let world = self.stage.world;
-        let mark = world.requests().mark();
+        let (mark, before) = (world.requests().mark(), self.stored().await?);
         world.await_still(&self.stage.kind, &self.teams[0]).await;
-        let names: BTreeSet<String> = (0..NAMES).map(object_name).collect();
+        let after = self.stored().await?;
+        let changed: Vec<&String> = before.difference(&after).collect();
+        ensure!(changed.is_empty(), "written without a reason: {changed:#?}");
+        // Writes that change nothing.
+        let names: BTreeSet<String> = (0..=TAKEN).map(object_name).collect();
         let mut written = world.agents_requests(mark);
         written.retain(|one| one.is_write() && names.contains(&one.name));
         ensure!(written.is_empty(), "the agent writes on: {written:#?}");
@@ -491,6 +591,7 @@ async fn begun(world: &World) -> Result<Life<'_>> {
         foreign: Vec::new(),
     };
     life.make_foreign().await?;
+    life.make_refused().await?;
     Ok(life)
 }
 

@@ -25,6 +25,7 @@ use super::process::page;
 use super::service::{self, Agency, Ground};
 use super::{SOON, sha1_hex};
 use crate::canary::{ANNOTATION, CANARY, FIELD, is_told};
+use crate::chaos::hawser;
 
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
@@ -369,25 +370,23 @@ impl World {
         *self.ports.lock() = Some(ports.clone());
         let mut readers = self.readers.lock();
         readers.spawn(look_through(ports, Arc::clone(&self.pages)));
-        Ok(
-            Launch::new(format!("agent {number}"), env!("CARGO_BIN_EXE_hawser"))
-                .args(["agent", "--log-format=Console", "--log-debug"])
-                .arg(format!("--namespace={}", self.namespace))
-                .arg(format!(
-                    "--kubeconfig={}",
-                    self.service_kubeconfig.display()
-                ))
-                .arg(format!("--kcp-kubeconfig={}", kcp.display()))
-                .arg(format!("--apiexportendpointslice-ref={EXPORT}"))
-                .arg(format!("--agent-name={}", self.agent))
-                .arg(format!(
-                    "--published-resource-selector=agent={}",
-                    self.agent
-                ))
-                .arg(format!("--metrics-address=127.0.0.1:{metrics}"))
-                .arg(format!("--page-address=127.0.0.1:{problems}"))
-                .log(self.log(number)),
-        )
+        Ok(Launch::new(format!("agent {number}"), hawser())
+            .args(["agent", "--log-format=Console", "--log-debug"])
+            .arg(format!("--namespace={}", self.namespace))
+            .arg(format!(
+                "--kubeconfig={}",
+                self.service_kubeconfig.display()
+            ))
+            .arg(format!("--kcp-kubeconfig={}", kcp.display()))
+            .arg(format!("--apiexportendpointslice-ref={EXPORT}"))
+            .arg(format!("--agent-name={}", self.agent))
+            .arg(format!(
+                "--published-resource-selector=agent={}",
+                self.agent
+            ))
+            .arg(format!("--metrics-address=127.0.0.1:{metrics}"))
+            .arg(format!("--page-address=127.0.0.1:{problems}"))
+            .log(self.log(number)))
     }
 
     /// Where the agent that was launched last has its metrics.

@@ -364,7 +364,10 @@ impl chaos::Life for Life {
 
     fn start(&self, _: usize) -> Result<Process> {
         let log = self.logs().join(format!("{}.log", unique("federate")));
-        self.world.launch("federate", &log)
+        let program = chaos::hawser();
+        self.world
+            .launching_program(&program, "federate", &log)
+            .spawn()
     }
 
     async fn release(&self, _: usize) -> Result<()> {

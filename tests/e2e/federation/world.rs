@@ -482,7 +482,12 @@ impl World {
     }
 
     pub(super) fn launching(&self, name: &str, log: &Path) -> Launch {
-        Launch::new(name, env!("CARGO_BIN_EXE_hawser"))
+        self.launching_program(Path::new(env!("CARGO_BIN_EXE_hawser")), name, log)
+    }
+
+    /// The same with another program.
+    pub(super) fn launching_program(&self, program: &Path, name: &str, log: &Path) -> Launch {
+        Launch::new(name, program)
             .args(["federate", "--log-format=Console", "-v=5"])
             .args(["--kubefed-namespace", SYSTEM])
             .args(["--replica-check-period=1s", "--replica-schedule-timeout=2s"])

@@ -468,7 +468,7 @@ impl chaos::Life for Life {
     fn start(&self, process: usize) -> Result<Process> {
         let command = if process == 0 { "hub" } else { "member" };
         let log = format!("{}.log", unique(&format!("{command}-{process}")));
-        let launch = Launch::new(command, env!("CARGO_BIN_EXE_hawser"))
+        let launch = Launch::new(command, chaos::hawser())
             .args([command, "--log-format=Console", "-v=5", "--leader-elect"])
             .args(["--health-probe-bind-address=0", "--metrics-bind-address=0"])
             .log(self.logs.path().join(log));

@@ -423,7 +423,7 @@ impl chaos::Life for Life {
     fn start(&self, _: usize) -> Result<Process> {
         let [cloud, robot] = &self.places;
         let log = self.logs.path().join(format!("{}.log", unique("mirror")));
-        Launch::new("mirror", env!("CARGO_BIN_EXE_hawser"))
+        Launch::new("mirror", chaos::hawser())
             .args(["mirror", "-robot-name=r1", "-page-address=0"])
             .args(["-listen-address=127.0.0.1:0", "-log-level=-4"])
             .arg("--enable-robot-spec-source")
