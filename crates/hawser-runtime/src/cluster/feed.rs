@@ -566,7 +566,7 @@ impl Reader {
         let mut is_doubtful = false;
         loop {
             if is_doubtful {
-                match self.is_older(since).await {
+                match self.is_other_history(since).await {
                     Some(true) => return,
                     Some(false) => is_doubtful = false,
                     None => {}
@@ -600,15 +600,41 @@ impl Reader {
         }
     }
 
-    /// Whether the server has an older state than this version, as after a restore from a backup; `None` if it does not
-    /// say. A watch from a version that is still to come is silent until then, and never tells what comes before.
-    async fn is_older(&mut self, since: u64) -> Option<bool> {
-        let call = self.selection.content.of(Call::get(self.query("limit=1")));
+    /// Whether the server may have another history than the one up to this version, as after a restore from a backup; `None`
+    /// if it does not say. A watch from a version that is still to come is silent until then, and a watch from a later one
+    /// never tells what comes before: so the newest known object is asked for, with the version.
+    async fn is_other_history(&mut self, since: u64) -> Option<bool> {
+        let newest = self.newest();
+        let mut question = "limit=1".to_owned();
+        if let Some((key, _)) = &newest {
+            let namespace = key.namespace.as_ref();
+            let namespace =
+                namespace.map_or(String::new(), |it| format!(",metadata.namespace={it}"));
+            let field = encoded(&format!("metadata.name={}{namespace}", key.name));
+            question.insert_str(0, &format!("fieldSelector={field}&"));
+        }
+        let call = self.selection.content.of(Call::get(self.query(&question)));
         let patience = self.pace.silence.min(REQUEST_TIMEOUT);
         let mut page = self.selection.connection.page(call, patience).await.ok()?;
-        while page.item().await.ok()?.is_some() {}
+        let mut found = None;
+        while let Some(item) = page.item().await.ok()? {
+            let text = String::from_utf8_lossy(&item);
+            let object = document::object(&text, self.table.kind()).ok();
+            found = object.and_then(|object| version(&object));
+        }
         let now: u64 = page.end().ok()?.resource_version.parse().ok()?;
-        Some(now < since)
+        // One that was deleted meanwhile costs a list.
+        let is_missing = newest.is_some_and(|(_, known)| found.is_none_or(|found| found < known));
+        Some(now < since || is_missing)
+    }
+
+    /// The newest object of a source with one cluster, whose objects can be asked for by name.
+    fn newest(&self) -> Option<(Key, u64)> {
+        let query = self.selection.query.as_deref().unwrap_or_default();
+        let asks_for_fields = query.contains("fieldSelector=");
+        let is_one = matches!(self.selection.clusters, Clusters::One(_));
+        let newest = (is_one && !asks_for_fields).then(|| self.table.newest());
+        newest.flatten()
     }
 
     /// Delays the next watch if a server ends every watch at once.

@@ -436,6 +436,17 @@ impl Table {
         state.entries.get_key_value(key).map(|(key, _)| key.clone())
     }
 
+    /// The object with the newest version.
+    pub(in crate::cluster) fn newest(&self) -> Option<(Key, u64)> {
+        let state = self.state.read();
+        let versions = state
+            .entries
+            .iter()
+            .map(|(key, entry)| (key, entry.version));
+        let newest = versions.max_by_key(|(_, version)| *version);
+        newest.map(|(key, version)| (key.clone(), version))
+    }
+
     pub(in crate::cluster) fn known_version(&self, key: &Key) -> Option<u64> {
         Some(self.state.read().entries.get(key)?.version)
     }
