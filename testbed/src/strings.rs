@@ -51,6 +51,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
             "ground",
             "histories",
             "house",
+            "simulation",
         ]
         .contains(&&*stem);
         if is_test {

@@ -22,7 +22,6 @@ mod forms;
 mod table;
 
 pub use forms::{Forms, LabelledForms};
-use table::Outdated;
 pub use table::{Change, ChangeType, Coverage, Finished, Listed, ObjectSize, Size, Table, version};
 
 /// The source of a cluster's objects: an endpoint that serves many clusters, or the cluster itself.
@@ -166,7 +165,7 @@ impl Cache {
             (None, Answer::Listed(mut list)) => {
                 let learned = list.iter_mut().try_for_each(|(key, object)| {
                     *object = self.learn_object(key, Arc::clone(object), &mut changes)?;
-                    Ok(())
+                    Some(())
                 });
                 learned.map_or_else(overtaken, |()| Answer::Listed(list))
             }
@@ -184,22 +183,22 @@ impl Cache {
         (answer, changes)
     }
 
-    /// Stores an object, and returns the part of it that the caches keep.
+    /// Stores an object, and returns the part of it that the caches keep; `None` if a list has overtaken it.
     fn learn_object(
         &self,
         key: &Key,
         object: Arc<Object>,
         changes: &mut Vec<Change>,
-    ) -> Result<Arc<Object>, Outdated> {
+    ) -> Option<Arc<Object>> {
         let tables = self.tables(&key.scope());
         let stored = document::without_managed_fields(&object);
         for table in tables.iter() {
-            changes.extend(table.learn(key, &stored)?);
+            changes.extend(table.learn(key, &stored).ok()?);
         }
         if tables.iter().any(|table| table.leaves_out(key)) {
-            Ok(object.left_out().into())
+            Some(object.left_out().into())
         } else {
-            Ok(object)
+            Some(object)
         }
     }
 
@@ -251,7 +250,7 @@ impl Cache {
     }
 }
 
-fn overtaken(_: Outdated) -> Answer {
+fn overtaken() -> Answer {
     let why = "a list that is newer than the answer lacks the object".to_owned();
     Answer::Failed(Failure::Unavailable(why))
 }
