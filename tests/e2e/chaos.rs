@@ -313,6 +313,21 @@ pub(crate) async fn still(written: impl AsyncFn() -> Result<BTreeSet<String>>) -
     Ok(())
 }
 
+/// Whether objects of others have the versions that they had; each is in the member with its number.
+pub(crate) async fn check_foreign(
+    members: &[Plane],
+    foreign: &[(usize, String, Value)],
+) -> Result<()> {
+    for (number, at, version) in foreign {
+        let now = members[*number].get(at).await?;
+        ensure!(
+            now["metadata"]["resourceVersion"] == *version,
+            "{at} in member {number} was changed"
+        );
+    }
+    Ok(())
+}
+
 /// The objects of a collection with their versions, one a line.
 pub(crate) async fn versions(plane: &Plane, all: &str) -> Result<BTreeSet<String>> {
     let line = |object: &Value| {

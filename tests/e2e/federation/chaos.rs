@@ -7,7 +7,7 @@ mod wishes;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kcp_playground::Playground;
@@ -390,13 +390,7 @@ impl chaos::Life for Life {
     }
 
     async fn check(&self) -> Result<()> {
-        for (number, at, version) in &self.foreign {
-            let now = self.members[*number].get(at).await?;
-            ensure!(
-                now["metadata"]["resourceVersion"] == *version,
-                "{at} in member {number} was changed"
-            );
-        }
+        chaos::check_foreign(&self.members, &self.foreign).await?;
         let wanted = self.wanted.lock().clone();
         self.check_all(&wanted).await
     }

@@ -524,13 +524,7 @@ impl chaos::Life for Life {
     }
 
     async fn check(&self) -> Result<()> {
-        for (number, at, version) in &self.foreign {
-            let now = self.members[*number].get(at).await?;
-            ensure!(
-                now["metadata"]["resourceVersion"] == *version,
-                "{at} in member {number} was changed"
-            );
-        }
+        chaos::check_foreign(&self.members, &self.foreign).await?;
         let wanted = self.wanted.lock().clone();
         let all = format!("{PLACEMENT}/clusterresourceplacements");
         let there: BTreeSet<String> = self.hub.list(&all).await?.iter().map(name_of).collect();
