@@ -2,6 +2,7 @@
 //! probes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -53,7 +54,8 @@ pub struct MemberCluster {
     pub is_ready: bool,
     /// Since when it has not been ready, as far as this process knows.
     pub lost: Option<Instant>,
-    /// Changes each time the member becomes ready: earlier lists are no longer valid.
+    /// Changes each time the member becomes ready or is registered again, and is never used twice: earlier lists are no
+    /// longer valid.
     pub source: SourceId,
     /// None where its configuration is malformed.
     pub connection: Option<Connection>,
@@ -85,7 +87,7 @@ struct MemberRecord {
     /// When its nodes were listed last, and the epoch of then.
     located: Option<(Instant, u64)>,
     lost: Option<Instant>,
-    /// Counts how often it has become ready.
+    /// The number of its source.
     epoch: u64,
 }
 
@@ -99,6 +101,7 @@ pub struct MemberController {
     /// Set when the first list is complete.
     listed: OnceLock<Arc<Table>>,
     records: Mutex<HashMap<Arc<str>, MemberRecord>>,
+    epochs: AtomicU64,
     /// None until each registered member was probed once.
     members: watch::Sender<Option<Arc<MemberClusters>>>,
     known: Mutex<MemberClusters>,
@@ -123,6 +126,7 @@ impl MemberController {
             queue: Queue::with_share(1),
             listed: OnceLock::new(),
             records: Mutex::default(),
+            epochs: AtomicU64::new(0),
             members: watch::Sender::new(None),
             known: Mutex::default(),
             recorder: recorder.clone(),
@@ -175,18 +179,15 @@ impl MemberController {
         let uid = object.uid().unwrap_or_default();
         let lost = record.as_ref().and_then(|record| record.lost);
         record = record.filter(|t| t.uid == uid && t.generation == generation);
-        let mut record = record.unwrap_or_else(|| {
-            let epoch = self.known.lock().get(name).map_or(0, epoch_of) + 1;
-            MemberRecord {
-                uid: uid.to_owned(),
-                generation,
-                connection: None,
-                health: Health::of(published(&object)),
-                probed: None,
-                located: None,
-                lost,
-                epoch,
-            }
+        let mut record = record.unwrap_or_else(|| MemberRecord {
+            uid: uid.to_owned(),
+            generation,
+            connection: None,
+            health: Health::of(published(&object)),
+            probed: None,
+            located: None,
+            lost,
+            epoch: self.next_epoch(),
         });
         let period = self.settings.probe_period;
         let left = record.probed.and_then(|(at, _)| {
@@ -219,6 +220,10 @@ impl MemberController {
             self.locate(&object, name).await;
         }
         outcome
+    }
+
+    fn next_epoch(&self) -> u64 {
+        self.epochs.fetch_add(1, Ordering::Relaxed)
     }
 
     fn forget(&self, name: &Arc<str>) {
@@ -279,7 +284,7 @@ impl MemberController {
             info!(cluster = name, ready = is_ready, ?probe, "a member changed");
         }
         if is_ready && !was_ready {
-            record.epoch += 1;
+            record.epoch = self.next_epoch();
         }
         record.probed = Some((Instant::now(), is_ready));
         let kind = &host::CLUSTER;
@@ -444,11 +449,6 @@ async fn nodes(connection: &Connection) -> Result<Location, RequestError> {
         let token: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
         from = format!("&continue={token}");
     }
-}
-
-fn epoch_of(member: &MemberCluster) -> u64 {
-    let epoch = member.source.rsplit_once('#');
-    epoch.and_then(|(_, n)| n.parse().ok()).unwrap_or_default()
 }
 
 /// The status that an earlier process published.

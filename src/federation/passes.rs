@@ -129,7 +129,7 @@ impl Reconciler for Propagation {
 
     async fn reconcile(self: &Arc<Self>, work: &Work<FederatedId>) -> Outcome {
         let of = self.of(&work.key.type_name);
-        let members = self.members.borrow().clone();
+        let members = self.members();
         // What is not known yet comes with its lists.
         let Some(of) = of else {
             return Outcome::Settled;
@@ -622,7 +622,13 @@ impl<'a> FederatedPass<'a> {
         let is_wanted = || self.check_active();
         let sent = self.at.client.send(&self.router, None, &is_wanted, request);
         match sent.await {
-            Ok((answer, _)) => answer,
+            Ok((answer, changes)) => {
+                // A write holds what this pass knows: its version is that of the known object.
+                if !request.writes() {
+                    self.at.learned(&changes);
+                }
+                answer
+            }
             Err(WriteConflict { place, wait }) => {
                 let mut put_off = self.put_off.lock();
                 *put_off = put_off.into_iter().chain([wait]).min();

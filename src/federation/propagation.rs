@@ -272,17 +272,16 @@ impl FederationEvents {
             self.add(of.id_of_copy(&key), Urgency::Initial, after);
         }
     }
-}
 
-impl EventHandler for FederationEvents {
-    fn changed(&self, table: &Arc<Table>, change: Change) {
+    /// Queues the federated objects that a change concerns.
+    fn note(&self, change: &Change) {
         let key = &change.key;
         let urgency = match change.what {
             ChangeType::Initial => Urgency::Initial,
             ChangeType::Changed | ChangeType::Gone => Urgency::Live,
         };
         for of in self.types.read().values() {
-            if is_in_member(&table.scope(&key.cluster)) {
+            if is_in_member(&key.scope()) {
                 if key.kind == of.target {
                     let id = of.id_of_copy(key);
                     if let Some(checks) = &self.checks {
@@ -307,6 +306,12 @@ impl EventHandler for FederationEvents {
                 self.add(of.id_of_copy(key), urgency, Duration::ZERO);
             }
         }
+    }
+}
+
+impl EventHandler for FederationEvents {
+    fn changed(&self, _: &Arc<Table>, change: Change) {
+        self.note(&change);
     }
 
     fn completed(&self, table: &Arc<Table>) {
@@ -334,7 +339,11 @@ pub struct Propagation {
     pub cache: Arc<Cache>,
     events: Arc<FederationEvents>,
     watches: Arc<WatchRegistry>,
-    pub members: watch::Receiver<Option<Arc<MemberClusters>>>,
+    /// The members and their changes.
+    changes: watch::Receiver<Option<Arc<MemberClusters>>>,
+    /// The members that passes work with. The queue hears of each change of them: a change that is taken back before
+    /// anybody looks was seen by no pass.
+    members: RwLock<Option<Arc<MemberClusters>>>,
     pub client: Arc<GuardedClient>,
     caches: Mutex<CacheGauges>,
     pub recorder: EventRecorder,
@@ -348,7 +357,7 @@ impl Propagation {
         host: &Connection,
         settings: &Arc<FederationSettings>,
         cache: &Arc<Cache>,
-        members: watch::Receiver<Option<Arc<MemberClusters>>>,
+        changes: watch::Receiver<Option<Arc<MemberClusters>>>,
         recorder: &EventRecorder,
         numbers: &Arc<FederationMetrics>,
         checks: Option<Checks>,
@@ -366,7 +375,8 @@ impl Propagation {
             cache: Arc::clone(cache),
             events,
             watches,
-            members,
+            changes,
+            members: RwLock::default(),
             client: GuardedClient::hiding_contents(cache),
             caches: Mutex::default(),
             recorder: recorder.clone(),
@@ -390,6 +400,11 @@ impl Propagation {
         self.events.queue.close();
     }
 
+    /// The members that passes work with.
+    pub fn members(&self) -> Option<Arc<MemberClusters>> {
+        self.members.read().clone()
+    }
+
     /// The running type with this name.
     pub fn of(&self, name: &str) -> Option<Arc<FederatedType>> {
         self.events.of(name)
@@ -399,6 +414,13 @@ impl Propagation {
     pub fn retry(&self, id: &FederatedId) {
         self.events
             .add(id.clone(), Urgency::Initial, Duration::ZERO);
+    }
+
+    /// Queues the objects that the answer to a read concerns: no event of a watch reports its changes again.
+    pub fn learned(&self, changes: &[Change]) {
+        for change in changes {
+            self.events.note(change);
+        }
     }
 
     /// Has the schedules of all workloads checked.
@@ -502,13 +524,11 @@ impl Propagation {
 
     /// Follows members that come, go, and change.
     async fn follow(self: Arc<Self>) {
-        let mut changes = self.members.clone();
-        let mut before: Option<Arc<MemberClusters>> = None;
+        let mut changes = self.changes.clone();
         loop {
             let now = changes.borrow_and_update().clone();
             if let Some(now) = now {
-                self.take(before.as_deref(), &now);
-                before = Some(now);
+                self.take(&now);
             }
             if changes.changed().await.is_err() {
                 // The process is about to end.
@@ -517,10 +537,11 @@ impl Propagation {
         }
     }
 
-    fn take(&self, before: Option<&MemberClusters>, now: &MemberClusters) {
+    fn take(&self, now: &Arc<MemberClusters>) {
+        let before = self.members();
         let empty = MemberClusters::new();
-        let known = before.unwrap_or(&empty);
-        for (name, member) in now {
+        let known = before.as_deref().unwrap_or(&empty);
+        for (name, member) in &**now {
             match member.ready() {
                 Some(_) => self.cache.route(&MEMBER, name, &member.source),
                 None => self.cache.unroute(&MEMBER, name),
@@ -529,6 +550,7 @@ impl Propagation {
         for name in known.keys().filter(|name| !now.contains_key(*name)) {
             self.cache.unroute(&MEMBER, name);
         }
+        *self.members.write() = Some(Arc::clone(now));
         let is_lost = |name: &Arc<str>, old: &MemberCluster| {
             old.ready().is_some() && now.get(name).and_then(MemberCluster::ready).is_none()
         };
@@ -538,7 +560,7 @@ impl Propagation {
             let old = known.get(name);
             old.is_none_or(|old| old.labels != member.labels || old.source != member.source)
         });
-        let after = match (before, other, lost) {
+        let after = match (&before, other, lost) {
             // Before that nothing was done.
             (None, ..) => Some(Duration::ZERO),
             (_, true, _) => Some(self.settings.available),
@@ -558,7 +580,7 @@ impl Propagation {
     fn watch(&self, of: &FederatedType) {
         let mut watched = of.members.lock();
         // As they are by now: whoever comes second knows more.
-        let members = self.members.borrow().clone().unwrap_or_default();
+        let members = self.members().unwrap_or_default();
         watched.retain(|name, old| {
             let member = members.get(name).filter(|member| member.ready().is_some());
             member.is_some_and(|member| member.source == old.source)

@@ -156,7 +156,7 @@ impl Scheduler {
     }
 
     async fn check(&self, id: &FederatedId) -> Reconciled {
-        let members = self.at.members.borrow().clone();
+        let members = self.at.members();
         let (Some(of), Some(members)) = (self.at.of(&id.type_name), members) else {
             // It is added when the type is at work.
             return Err(NotSynced(Outcome::Settled));

@@ -574,8 +574,10 @@ impl HubController {
                 return Err(HubPassError::Contested(wait));
             }
         };
+        // The answer to a patch of any version holds changes that this pass does not know, and that no event reports again.
+        let by = Some(by).filter(|_| !is_of_any_version(&request));
         for change in &changes {
-            self.events.note(change, Some(by));
+            self.events.note(change, by);
         }
         let about = || request.key().map(ToString::to_string).unwrap_or_default();
         match answer {
@@ -712,6 +714,10 @@ fn before<'a, Spec, Status>(
 
 fn key_of(place: &ObjectName) -> Key {
     objects::key(place.kind, place.namespace.as_deref(), &place.name)
+}
+
+fn is_of_any_version(request: &Request) -> bool {
+    matches!(request, Request::Patch { patch, .. } if patch["metadata"]["resourceVersion"].is_null())
 }
 
 /// The part of a placement that a write concerns, without which the others go on.

@@ -699,6 +699,57 @@ async fn a_member_that_does_not_answer_and_storms_of_conflicts_are_outlived() ->
 }
 
 #[tokio::test]
+async fn a_change_that_a_pass_learns_of_before_its_event_is_acted_on() -> Result<()> {
+    let mut world = World::played().await?;
+    let own = |verb: &str, resource: &str, subresource: &str| Matcher {
+        verb: Some(verb.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource: Some(subresource.to_owned()),
+        agent: Some("hawser/".to_owned()),
+        ..Matcher::default()
+    };
+    let playgrounds = world.playgrounds()?;
+    // No event comes before the answers of the pass.
+    for (playground, resource) in
+        playgrounds
+            .iter()
+            .zip(["federatedconfigmaps", "configmaps", "configmaps"])
+    {
+        let late = Action::DelayWatch(Duration::from_secs(4));
+        playground
+            .faults()
+            .add(Fault::new(own("watch", resource, ""), late));
+    }
+    let slow = Action::Latency(Duration::from_secs(2));
+    let status = own("update", "federatedconfigmaps", "status");
+    playgrounds[0].faults().add(Fault::new(status, slow).once());
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
+
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let (path, copy) = (format!("{all}/m"), format!("{}/m", config_maps(NAMESPACE)));
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    for member in &members {
+        member.until_there(&copy).await;
+    }
+    // The pass is about to write the status, and finds another version.
+    let fewer = json!({"spec": {"placement":
+        {"clusters": [{"name": "cluster1"}], "clusterSelector": null}}});
+    host.patch(&path, &fewer).await?;
+    members[1].until_gone(&copy).await;
+    members[0].until_there(&copy).await;
+    host.until(&path, |found| {
+        let status = &found["status"];
+        status["observedGeneration"] == found["metadata"]["generation"]
+            && status["clusters"] == json!([{"name": "cluster1"}])
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_object_that_is_nested_too_deeply_is_told_and_loses_no_copy_before_its_end() -> Result<()>
 {
     let world = &*World::shared().await?;
