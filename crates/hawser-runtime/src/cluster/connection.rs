@@ -121,6 +121,11 @@ impl Connection {
         }
     }
 
+    /// Waits until the server has had no calls of this process for a moment, or until the deadline.
+    pub async fn quiet(&self, deadline: Instant) {
+        self.server.lane.quiet(deadline).await;
+    }
+
     /// Sends a call and reads the whole response.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         self.call_if(&|| Ok(()), call).await

@@ -1,5 +1,5 @@
 //! Events about objects, for their owners. They use a separate lane, one event of a tenant at a time, with a rate for
-//! each object and each tenant. Events are best effort: any failure drops them.
+//! each object and each tenant. They yield to other calls for a second. Events are best effort: any failure drops them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -33,6 +33,8 @@ use rates::{Counted, Rates};
 const LINE: usize = 512;
 /// An event that takes longer is given up, in favour of the next one.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which an event waits until the server is quiet: the writes of a burst go first.
+const YIELDS: Duration = Duration::from_secs(1);
 /// Concurrent events, each of another tenant.
 const AT_ONCE: usize = 16;
 
@@ -49,18 +51,24 @@ pub struct Note {
     pub trouble: Option<bool>,
 }
 
+struct QueuedNote {
+    note: Note,
+    counted: Counted,
+    at: Instant,
+}
+
 /// Accepts events and never waits. Clones share the queue and the rates.
 #[derive(Clone)]
 pub struct Recorder {
-    line: mpsc::Sender<(Note, Counted)>,
+    line: mpsc::Sender<QueuedNote>,
     shared: Arc<Shared>,
 }
 
 /// Sends the events of recorders. One event of a tenant is sent at a time, others wait behind it.
 pub struct Sender {
-    line: mpsc::Receiver<(Note, Counted)>,
+    line: mpsc::Receiver<QueuedNote>,
     under_way: FuturesUnordered<BoxFuture<'static, (Arc<str>, Delivery)>>,
-    behind: HashMap<Arc<str>, VecDeque<(Note, Counted)>>,
+    behind: HashMap<Arc<str>, VecDeque<QueuedNote>>,
     shared: Arc<Shared>,
     clock: fn() -> Timestamp,
 }
@@ -133,10 +141,14 @@ impl Recorder {
         let trouble = note.trouble.map(|has| (shared.object(&note.about), has));
         let now = shared.now();
         let allowed = shared.rates.lock().allow(&note.tenant, print, trouble, now);
-        let counter = match allowed {
+        let queued = allowed.map(|counted| {
+            let at = Instant::now();
+            self.line.try_send(QueuedNote { note, counted, at }).is_ok()
+        });
+        let counter = match queued {
             None => &shared.held_back,
-            Some(counted) if self.line.try_send((note, counted)).is_err() => &shared.overflowed,
-            Some(_) => return,
+            Some(false) => &shared.overflowed,
+            Some(true) => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -189,8 +201,8 @@ impl Sender {
         loop {
             let ended = tokio::select! {
                 next = self.line.recv(), if self.under_way.len() < AT_ONCE => match next {
-                    Some((note, counted)) => {
-                        self.take(note, counted);
+                    Some(queued) => {
+                        self.take(queued);
                         continue;
                     }
                     None => self.under_way.next().await,
@@ -203,19 +215,20 @@ impl Sender {
         }
     }
 
-    fn take(&mut self, note: Note, counted: Counted) {
-        match self.behind.entry(Arc::clone(&note.tenant)) {
-            Entry::Occupied(mut behind) => behind.get_mut().push_back((note, counted)),
+    fn take(&mut self, queued: QueuedNote) {
+        match self.behind.entry(Arc::clone(&queued.note.tenant)) {
+            Entry::Occupied(mut behind) => behind.get_mut().push_back(queued),
             Entry::Vacant(first) => {
                 first.insert(VecDeque::new());
-                self.send(note, counted);
+                self.send(queued);
             }
         }
     }
 
-    fn send(&self, note: Note, counted: Counted) {
+    fn send(&self, QueuedNote { note, counted, at }: QueuedNote) {
         let clock = self.clock;
         let sent = async move {
+            note.connection.quiet(at + YIELDS).await;
             let delivery = deliver(&note, counted, clock()).await;
             (note.tenant, delivery)
         };
@@ -235,8 +248,8 @@ impl Sender {
         match delivery {
             Delivery::Sent | Delivery::Withheld | Delivery::Failed => {
                 let next = self.behind.get_mut(tenant).and_then(VecDeque::pop_front);
-                if let Some((note, counted)) = next {
-                    return self.send(note, counted);
+                if let Some(next) = next {
+                    return self.send(next);
                 }
             }
             Delivery::Late => shared.rates.lock().late(tenant, now),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::call::{CallClass, CallError, Reply};
 use super::limits::Limits;
@@ -24,6 +24,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time that a call waits for its turn.
 const MAX_WAIT: Duration = Duration::from_secs(10);
+/// A server without calls for this long is quiet.
+const QUIET: Duration = Duration::from_millis(50);
 /// Concurrent calls for events. They take no turn from other calls.
 const EVENTS: usize = 16;
 
@@ -143,7 +145,7 @@ impl Lane {
     /// Waits until one more call is within the rate.
     pub(super) async fn paced(&self) {
         if let Some(rate) = &self.rate {
-            tokio::time::sleep_until(rate.take(Instant::now())).await;
+            sleep_until(rate.take(Instant::now())).await;
         }
     }
 
@@ -185,6 +187,22 @@ impl Lane {
             place,
             _event: event,
         })
+    }
+
+    /// Waits until the server is quiet, or until the deadline.
+    pub(super) async fn quiet(&self, deadline: Instant) {
+        let quiet = async {
+            loop {
+                let since = self.line.lock().quiet_since();
+                let lasted = since.map_or(Duration::ZERO, |since| self.now().saturating_sub(since));
+                if lasted >= QUIET {
+                    return;
+                }
+                sleep(QUIET.saturating_sub(lasted)).await;
+            }
+        };
+        // At the deadline it is no longer waited for.
+        let _ = timeout_at(deadline, quiet).await;
     }
 
     /// Waits for a place whose turn has come.
@@ -244,7 +262,7 @@ impl Lane {
             None => Ok(()),
             Some(left) if left > SHORT_PAUSE => Err(CallError::Held(left)),
             Some(left) => {
-                tokio::time::sleep(left).await;
+                sleep(left).await;
                 Ok(())
             }
         }
@@ -322,6 +340,20 @@ mod tests {
             hangs(0).await;
             assert_eq!(begun.elapsed(), Duration::ZERO);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_quiet_a_moment_after_its_last_call_and_nobody_waits_for_ever() {
+        let lane = Lane::new("https://example.com", &Limits::default());
+        let (begun, second) = (Instant::now(), Duration::from_secs(1));
+        let turn = lane.turn(&None, CallClass::Work).await.unwrap();
+        lane.quiet(begun + second).await;
+        assert_eq!(begun.elapsed(), second);
+        drop(turn);
+        lane.quiet(begun + second * 2).await;
+        assert_eq!(begun.elapsed(), second + QUIET);
+        lane.quiet(begun + second * 2).await;
+        assert_eq!(begun.elapsed(), second + QUIET);
     }
 
     /// As kube-apiserver says of a kind that was installed a moment ago.

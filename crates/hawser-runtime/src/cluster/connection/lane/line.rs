@@ -41,6 +41,8 @@ pub(super) struct Line<W> {
     /// Tenants with waiting calls; the first one has the next turn.
     round: VecDeque<Tenant>,
     held_until: Duration,
+    /// When the last call ended.
+    ended: Duration,
     /// Above this number, idle tenants are looked for.
     many: usize,
 }
@@ -84,6 +86,7 @@ impl<W> Line<W> {
             tenants: HashMap::new(),
             round: VecDeque::new(),
             held_until: Duration::ZERO,
+            ended: Duration::ZERO,
             many: FEW,
         }
     }
@@ -104,6 +107,7 @@ impl<W> Line<W> {
     pub(super) fn leave(&mut self, tenant: &Tenant, number: u64, now: Duration) {
         self.notice(now);
         let was_under_way = self.under_way.remove(&number).is_some();
+        self.ended = now;
         self.given_up.remove(&number);
         let state = self.state(tenant, now);
         if was_under_way {
@@ -189,6 +193,12 @@ impl<W> Line<W> {
     pub(super) fn hold_tenant(&mut self, tenant: &Tenant, until: Duration, now: Duration) {
         let state = self.state(tenant, now);
         state.held_until = state.held_until.max(until);
+    }
+
+    /// Since when no call has waited or been under way.
+    pub(super) fn quiet_since(&self) -> Option<Duration> {
+        let is_quiet = self.under_way.is_empty() && self.round.is_empty();
+        is_quiet.then_some(self.ended)
     }
 
     /// The remaining pause for calls of a tenant.
