@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use hawser_placement::apply::compare;
 use hawser_placement::names::{PARENT_NAMESPACE, PARENT_PLACEMENT};
@@ -167,6 +168,8 @@ pub struct Applier {
     /// The objects that each Work places.
     works: Mutex<HashMap<Arc<str>, HashSet<Key>>>,
     left: Mutex<HashMap<Key, LeftContent>>,
+    /// The passes that apply manifests at this moment.
+    pub applying: TaskTracker,
 }
 
 impl Applier {
@@ -189,6 +192,9 @@ impl Applier {
             .into_iter()
             .chain(sides.member_watch(&APPLIED_WORK));
         let own = own.map(|spec| watches.watch(spec)).collect();
+        let applying = TaskTracker::new();
+        // It can be waited for at any time.
+        applying.close();
         Arc::new(Self {
             sides: Arc::clone(sides),
             client: GuardedClient::hiding_contents(&cache),
@@ -202,6 +208,7 @@ impl Applier {
             kinds: Mutex::default(),
             works: Mutex::default(),
             left: Mutex::default(),
+            applying,
         })
     }
 

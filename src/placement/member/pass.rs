@@ -16,7 +16,7 @@ use futures::stream;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use hawser_placement::apply::report::{self, Finding};
@@ -45,6 +45,8 @@ mod requests;
 
 /// Manifests that are applied at a time.
 const PARALLEL: usize = 8;
+/// The time for which the report on a Work waits while others are applied: the objects of a burst go first.
+const REPORT_DELAY: Duration = Duration::from_secs(1);
 /// The time after which objects are looked at again whose kind cannot be watched.
 const UNWATCHED: Duration = Duration::from_mins(15);
 /// The kind of CRDs.
@@ -221,6 +223,7 @@ impl<'a> WorkPass<'a> {
         work: Arc<Object>,
         begun: Instant,
     ) -> Result<WorkProgress, WorkPassError> {
+        let applying = self.at.applying.token();
         let work = if work.has_finalizer(WORK_FINALIZER) {
             work
         } else {
@@ -335,6 +338,7 @@ impl<'a> WorkPass<'a> {
                 results.insert(index, settled);
             }
         }
+        drop(applying);
         let at = (&work, &applied_work);
         let known = (&applied, &*stuck, &before, reports);
         let (status, is_done) = self.report(at, &items, results, known).await?;
@@ -430,9 +434,14 @@ impl<'a> WorkPass<'a> {
         let generation = read.metadata.generation;
         let mut status = report::work(manifests, reports, &read.status, generation, &now);
         report::trim(&mut status, without_status(work), generation, &now);
+        let is_listed = reports || listed == applied.status.applied_resources;
+        if !is_listed || status != read.status {
+            // What was applied is told with or without them.
+            let _ = timeout(REPORT_DELAY, self.at.applying.wait()).await;
+        }
         // Every object is on one of the lists already.
         let in_member = async {
-            if !reports && listed != applied.status.applied_resources {
+            if !is_listed {
                 self.write_applied(applied_work, &listed).await?;
             }
             Ok::<_, WorkPassError>(())
