@@ -47,6 +47,7 @@ pub struct HubMetrics {
     active: MetricFamily<Gauge>,
     joins: MetricFamily<Counter>,
     leaves: MetricFamily<Counter>,
+    silent: MetricFamily<Gauge>,
     pub runs: RunNumbers,
 }
 
@@ -136,6 +137,12 @@ impl HubMetrics {
                 &[],
                 SECONDS,
             )),
+            silent: MetricFamily::new(name(
+                "hawser_silent_members",
+                "Number of members whose heartbeat is lost.",
+                &[],
+                SECONDS,
+            )),
             runs: RunNumbers::default(),
         })
     }
@@ -154,6 +161,7 @@ impl HubMetrics {
         let _ = self.active.write(&mut out);
         let _ = self.joins.write(&mut out);
         let _ = self.leaves.write(&mut out);
+        let _ = self.silent.write(&mut out);
         let _ = self.runs.write(&mut out);
         out
     }
@@ -259,9 +267,10 @@ impl HubMetrics {
         self.times.of(&["hub"]).observe(took.as_secs_f64());
     }
 
-    pub fn queue(&self, workers: usize, state: QueueState) {
+    pub fn count(&self, silent: usize, workers: usize, state: QueueState) {
         #[allow(clippy::cast_precision_loss)]
         let number = |count: usize| count as f64;
+        self.silent.of(&[]).set(number(silent));
         self.most.of(&["hub"]).set(number(workers));
         self.active.of(&["hub"]).set(number(state.busy));
         self.scheduling.of(&[]).set(number(state.busy));

@@ -56,7 +56,7 @@ pub(super) const ROUNDS: usize = 64;
 const INVALID_OVERRIDE: Duration = Duration::from_mins(1);
 
 /// The longest time that a status waits after the first write that members wait for and that no status has reported.
-const STATUS_DELAY: Duration = Duration::from_secs(1);
+const STATUS_DELAY: Duration = Duration::from_secs(2);
 /// The time after which a status is looked at again that only waits for other placements.
 const STATUS_POLL: Duration = Duration::from_millis(100);
 
@@ -694,7 +694,15 @@ impl HubController {
             let key = objects::key("ClusterResourcePlacementEviction", None, name);
             !matches!(self.cache.get(&key), Seen::Absent)
         });
-        self.numbers.queue(workers, self.events.queue.state());
+        let now = Timestamp::now();
+        let windows = self.rules.policy.windows;
+        let members = self.forms.clusters.all();
+        let silent = members
+            .iter()
+            .filter(|member| windows.is_silent(member, now));
+        let silent = silent.count();
+        let queue = self.events.queue.state();
+        self.numbers.count(silent, workers, queue);
     }
 }
 

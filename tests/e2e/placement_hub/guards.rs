@@ -357,7 +357,8 @@ async fn evictions_are_executed_within_the_budget_of_the_placement() -> Result<(
     eventually(SOON, "the metrics", async || -> Result<()> {
         let text = world.metrics().await?;
         ensure!(
-            text.contains("fleet_workload_eviction_complete{name=\"evict-none\",isCompleted=\"true\",isValid=\"false\"}"),
+            text.contains("fleet_workload_eviction_complete{name=\"evict-none\",isCompleted=\"true\",isValid=\"false\"}")
+                && text.contains("hawser_silent_members 0"),
             "{text}"
         );
         Ok(())

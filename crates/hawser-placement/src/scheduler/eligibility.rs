@@ -25,6 +25,14 @@ impl Default for GracePeriods {
     }
 }
 
+impl GracePeriods {
+    /// Whether the heartbeat of a member is lost.
+    pub fn is_silent(self, cluster: &MemberCluster, now: Timestamp) -> bool {
+        let verdict = Eligibility::new(now, self).check(cluster);
+        matches!(verdict, Err(Refusal::HeartbeatLost))
+    }
+}
+
 pub(super) struct Eligibility {
     now: Timestamp,
     windows: GracePeriods,

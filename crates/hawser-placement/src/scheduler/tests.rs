@@ -504,6 +504,8 @@ fn every_plugin_names_itself_and_its_reason() {
             "taint b=2:NoSchedule cannot be tolerated",
         ),
     ] {
+        let is_silent = GracePeriods::default().is_silent(&cluster, now());
+        assert_eq!(is_silent, words == "no recent heartbeat");
         let (found, reason) = World::new(&wanted, vec![cluster]).why("m");
         assert_eq!(found, plugin, "{reason}");
         assert!(reason.contains(words), "{reason:?} does not say {words:?}");
