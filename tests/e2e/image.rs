@@ -31,6 +31,7 @@ fn build_command() -> Result<Vec<String>> {
         .into_iter()
         .find(|(name, rest)| name == "RUN" && rest.starts_with("cargo build "));
     let (_, command) = found.context("no build command")?;
+    let (command, _) = command.split_once(" --target ").context("no target")?;
     Ok(command.split(' ').map(str::to_owned).collect())
 }
 
