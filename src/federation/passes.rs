@@ -623,8 +623,7 @@ impl<'a> FederatedPass<'a> {
         let sent = self.at.client.send(&self.router, None, &is_wanted, request);
         match sent.await {
             Ok((answer, changes)) => {
-                // A write holds what this pass knows: its version is that of the known object.
-                if !request.writes() {
+                if request.shows_others_changes() {
                     self.at.learned(&changes);
                 }
                 answer

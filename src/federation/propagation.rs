@@ -341,8 +341,8 @@ pub struct Propagation {
     watches: Arc<WatchRegistry>,
     /// The members and their changes.
     changes: watch::Receiver<Option<Arc<MemberClusters>>>,
-    /// The members that passes work with. The queue hears of each change of them: a change that is taken back before
-    /// anybody looks was seen by no pass.
+    /// The members that passes work with. Each change of them queues objects; a change that is undone before it is taken
+    /// from `changes` was seen by no pass.
     members: RwLock<Option<Arc<MemberClusters>>>,
     pub client: Arc<GuardedClient>,
     caches: Mutex<CacheGauges>,
@@ -416,7 +416,7 @@ impl Propagation {
             .add(id.clone(), Urgency::Initial, Duration::ZERO);
     }
 
-    /// Queues the objects that the answer to a read concerns: no event of a watch reports its changes again.
+    /// Queues the objects that changes in an answer concern: no event of a watch reports them again.
     pub fn learned(&self, changes: &[Change]) {
         for change in changes {
             self.events.note(change);

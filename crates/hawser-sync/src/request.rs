@@ -119,6 +119,18 @@ impl Request {
         !matches!(self, Self::Read { .. } | Self::Find { .. })
     }
 
+    /// Whether the answer may show changes by other writers: it is a read, or a patch of any version.
+    pub fn shows_others_changes(&self) -> bool {
+        match self {
+            Self::Read { .. } | Self::Find { .. } => true,
+            Self::Patch { patch, .. } => patch["metadata"]["resourceVersion"].is_null(),
+            Self::Create { .. }
+            | Self::Replace { .. }
+            | Self::ReplaceStatus { .. }
+            | Self::Delete { .. } => false,
+        }
+    }
+
     pub(crate) fn ticket(&self) -> RequestId {
         let mut hasher = DefaultHasher::new();
         self.verb().hash(&mut hasher);
@@ -255,5 +267,27 @@ impl Failure {
             self,
             Self::Conflict | Self::AlreadyExists | Self::OtherIncarnation
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::key::Side;
+
+    #[test]
+    fn a_patch_of_a_known_version_shows_no_changes_by_others() {
+        let kind = Arc::new(kube_lang::object::Gvk::new("", "v1", "ConfigMap"));
+        let key = Scope::new(&Side::new("kcp"), &kind, "a").key(Some("default"), "m");
+        let patch = |metadata: Value| Request::Patch {
+            key: key.clone(),
+            patch: json!({"metadata": metadata}),
+        };
+        assert!(patch(json!({"uid": "u"})).shows_others_changes());
+        assert!(!patch(json!({"resourceVersion": "7"})).shows_others_changes());
+        assert!(Request::Read { key: key.clone() }.shows_others_changes());
+        assert!(!Request::delete(key.clone(), "u").shows_others_changes());
     }
 }

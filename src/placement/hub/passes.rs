@@ -574,8 +574,8 @@ impl HubController {
                 return Err(HubPassError::Contested(wait));
             }
         };
-        // The answer to a patch of any version holds changes that this pass does not know, and that no event reports again.
-        let by = Some(by).filter(|_| !is_of_any_version(&request));
+        // No event reports changes by others again.
+        let by = Some(by).filter(|_| !request.shows_others_changes());
         for change in &changes {
             self.events.note(change, by);
         }
@@ -722,10 +722,6 @@ fn before<'a, Spec, Status>(
 
 fn key_of(place: &ObjectName) -> Key {
     objects::key(place.kind, place.namespace.as_deref(), &place.name)
-}
-
-fn is_of_any_version(request: &Request) -> bool {
-    matches!(request, Request::Patch { patch, .. } if patch["metadata"]["resourceVersion"].is_null())
 }
 
 /// The part of a placement that a write concerns, without which the others go on.
