@@ -631,6 +631,17 @@ async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> 
     Ok(())
 }
 
+/// Matches requests of the control plane.
+fn own(verb: &str, resource: &str, subresource: &str) -> Matcher {
+    Matcher {
+        verb: Some(verb.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource: Some(subresource.to_owned()),
+        agent: Some("hawser/".to_owned()),
+        ..Matcher::default()
+    }
+}
+
 #[tokio::test]
 async fn a_member_that_does_not_answer_and_storms_of_conflicts_are_outlived() -> Result<()> {
     let mut world = World::played().await?;
@@ -638,13 +649,6 @@ async fn a_member_that_does_not_answer_and_storms_of_conflicts_are_outlived() ->
     world.namespace(NAMESPACE).await?;
     let host = world.host().await?;
     let members = [world.member(0).await?, world.member(1).await?];
-    let own = |verb: &str, resource: &str, subresource: &str| Matcher {
-        verb: Some(verb.to_owned()),
-        resource: Some(resource.to_owned()),
-        subresource: Some(subresource.to_owned()),
-        agent: Some("hawser/".to_owned()),
-        ..Matcher::default()
-    };
     let storm = |matcher: Matcher| Fault {
         times: Some(3),
         ..Fault::new(
@@ -701,13 +705,6 @@ async fn a_member_that_does_not_answer_and_storms_of_conflicts_are_outlived() ->
 #[tokio::test]
 async fn a_change_that_a_pass_learns_of_before_its_event_is_acted_on() -> Result<()> {
     let mut world = World::played().await?;
-    let own = |verb: &str, resource: &str, subresource: &str| Matcher {
-        verb: Some(verb.to_owned()),
-        resource: Some(resource.to_owned()),
-        subresource: Some(subresource.to_owned()),
-        agent: Some("hawser/".to_owned()),
-        ..Matcher::default()
-    };
     let playgrounds = world.playgrounds()?;
     // No event comes before the answers of the pass.
     for (playground, resource) in
