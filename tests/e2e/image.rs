@@ -29,9 +29,9 @@ fn instructions() -> Result<Vec<(String, String)>> {
 fn build_command() -> Result<Vec<String>> {
     let found = instructions()?
         .into_iter()
-        .find(|(name, rest)| name == "RUN" && rest.starts_with("cargo build "));
+        .find(|(name, rest)| name == "RUN" && rest.starts_with("cargo rustc "));
     let (_, command) = found.context("no build command")?;
-    let (command, _) = command.split_once(" --target ").context("no target")?;
+    let (command, _) = command.split_once(" -- ").context("no flags of rustc")?;
     Ok(command.split(' ').map(str::to_owned).collect())
 }
 
