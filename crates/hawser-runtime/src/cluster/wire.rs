@@ -115,8 +115,9 @@ impl GuardedClient {
         })
     }
 
-    /// Sends a request to the endpoint of its scope; returns the answer, and what it changed in the cache. Requests of
-    /// a tenant have a share of the concurrent calls; those without a tenant have none.
+    /// Sends a request to the endpoint of its scope; returns the answer, and what it changed in the cache. No event of a
+    /// watch reports these changes again: the caller acts on them or queues what they concern. Requests of a tenant have
+    /// a share of the concurrent calls; those without a tenant have none.
     pub async fn send(
         &self,
         router: &dyn Router,

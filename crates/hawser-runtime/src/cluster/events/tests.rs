@@ -95,6 +95,24 @@ async fn an_event_reaches_the_workspace_in_one_request() {
 }
 
 #[tokio::test]
+async fn an_event_waits_while_other_requests_are_sent_to_the_server() {
+    let mut office = Office::open().await;
+    let playground = &office.ground.playground;
+    let slow = Action::Latency(Duration::from_millis(300));
+    let faults = playground.faults();
+    faults.add(fault("list", "configmaps", slow).once());
+    let kcp = office.ground.kcp.clone();
+    let call = Call::get("/api/v1/namespaces/default/configmaps");
+    let listing = tokio::spawn(async move { kcp.ask(call).await });
+    while faults.struck() == [0] {
+        tokio::task::yield_now().await;
+    }
+    office.send(office.note("a", "thing")).await;
+    assert!(listing.is_finished(), "the event went first");
+    assert_eq!(office.events().await.len(), 1);
+}
+
+#[tokio::test]
 async fn the_same_is_sent_once_and_something_else_again() {
     let mut office = Office::open().await;
     office.send(office.note("a", "thing")).await;
