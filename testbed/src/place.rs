@@ -32,7 +32,7 @@ impl Place {
         lock.lock().context("locking the cluster's directory")?;
         fs::create_dir_all(&data).with_context(|| format!("creating {}", data.display()))?;
         sweep_data(&all_data);
-        sweep_logs(&all_logs);
+        sweep_logs(&all_logs, &all_data);
         fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
         Ok(Self {
             data,
@@ -88,7 +88,8 @@ fn sweep_data(all: &Path) {
     }
 }
 
-fn sweep_logs(all: &Path) {
+/// Removes old logs, except those of clusters that run: a server that is restarted opens its log anew.
+fn sweep_logs(all: &Path, all_data: &Path) {
     let mut dirs: Vec<_> = fs::read_dir(all)
         .into_iter()
         .flatten()
@@ -97,6 +98,9 @@ fn sweep_logs(all: &Path) {
         .collect();
     dirs.sort_by(|a, b| b.cmp(a));
     for (_, dir) in dirs.into_iter().skip(LOGS_KEPT) {
-        let _ = fs::remove_dir_all(dir);
+        let runs = |name| lock_file(&all_data.join(name)).exists();
+        if !dir.file_name().is_some_and(runs) {
+            let _ = fs::remove_dir_all(dir);
+        }
     }
 }
