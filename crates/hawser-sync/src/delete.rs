@@ -231,16 +231,12 @@ fn unmark(link: &Link, source: &Object, object: &Object) -> Option<Value> {
         .then(|| json!({"metadata": {"labels": labels, "annotations": annotations}}))
 }
 
-/// Whether a finalizer of Hawser is on the source, so that a copy may have been created.
+/// Whether a copy may have been created: there is a record of it, or a finalizer of Hawser is on the source.
 fn held(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> bool {
     let holds = [&link.policy.source_finalizer, &pass.subject.finalizer];
-    match source {
-        Some(source) => holds
-            .into_iter()
-            .flatten()
-            .any(|finalizer| source.has_finalizer(&finalizer.0)),
-        None => pass.entry(link).is_some(),
-    }
+    let mut holds = holds.into_iter().flatten();
+    pass.entry(link).is_some()
+        || source.is_some_and(|source| holds.any(|it| source.has_finalizer(&it.0)))
 }
 
 /// The patch that removes the link's own finalizer from its source.

@@ -674,6 +674,8 @@ pub(super) struct Front {
     pub(super) reversed: bool,
     /// How the content of related copies is kept.
     pub(super) content: Content,
+    /// Whether the copies of related objects of the service go with the source.
+    pub(super) cleans_up: bool,
     /// Whether absent objects may only be hidden from the agent.
     pub(super) hides: bool,
     /// Whether the status of a source reports the state of its copy.
@@ -693,6 +695,7 @@ impl Front {
             related: false,
             reversed: false,
             content: Content::Merge,
+            cleans_up: false,
             hides: false,
             reports: false,
             limit: usize::MAX,
@@ -794,7 +797,11 @@ impl Dialect for Front {
         }];
         if self.related {
             let back = Policy {
-                retract: Fate::Keep,
+                retract: if self.cleans_up {
+                    Fate::Delete
+                } else {
+                    Fate::Keep
+                },
                 content: self.content,
                 ..Policy::related()
             };

@@ -1,5 +1,6 @@
 //! Properties of the engine over random histories, faults and caches that lag.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -640,6 +641,37 @@ fn a_state_that_was_made_without_an_answer_goes_with_its_object() {
     stage.settle();
     let leftovers = stage.leftovers();
     assert!(leftovers.is_empty(), "{leftovers:?}");
+}
+
+/// A consumer deletes a related copy. It is made again, and the answer gets lost. Its object is deleted before an event
+/// shows the copy.
+#[test]
+fn a_related_copy_that_was_made_without_an_answer_goes_with_its_object() {
+    let front = Front {
+        related: true,
+        cleans_up: true,
+        ..Front::new("c1", "a")
+    };
+    let stage = Stage::new(vec![front]);
+    let front = &stage.fronts[0];
+    happen(&stage, &Event::Create(0, 0));
+    happen(&stage, &Event::Credentials(0, Some(0)));
+    stage.settle();
+    stage.world.delete(&front.credentials().1);
+    stage.cache.deliver(&stage.world, |_| true);
+    // Before it, the source is read and the state is written.
+    happen(&stage, &Event::Break(2, Fault::LostAfter));
+    stage.pass(front);
+    assert!(stage.world.get(&front.credentials().1).is_some());
+    happen(&stage, &Event::Delete(0));
+    // The newest event is the first one.
+    let is_newest = Cell::new(true);
+    stage
+        .cache
+        .deliver(&stage.world, |_| is_newest.replace(false));
+    stage.pass(front);
+    stage.settle();
+    assert_eq!(stage.world.get(&front.credentials().1), None);
 }
 
 /// Two objects of two workspaces with the same name for their copies.
