@@ -14,7 +14,7 @@ use super::report::Report;
 use super::sightings::{Field, Sightings};
 use super::world::{Contender, Team, World};
 
-const DEADLINE: Duration = Duration::from_mins(10);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(10);
 /// Requests of the load generator that are under way at the same time.
 const CLIENTS: usize = 32;
 const SAMPLES: u64 = 200;
@@ -30,14 +30,14 @@ pub(crate) struct Sizes {
     pub(crate) teams: usize,
 }
 
-fn names(what: &str, count: usize) -> Vec<String> {
+pub(crate) fn names(what: &str, count: usize) -> Vec<String> {
     (0..count)
         .map(|number| format!("{what}-{number}"))
         .collect()
 }
 
 /// Makes objects, in the teams by turns.
-async fn make(teams: &[Team], names: &[String]) -> Result<()> {
+pub(crate) async fn make(teams: &[Team], names: &[String]) -> Result<()> {
     let creates = names.iter().zip(teams.iter().cycle());
     stream::iter(creates)
         .map(async |(name, team)| {
@@ -64,14 +64,14 @@ fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-fn megabytes(bytes: u64) -> f64 {
+pub(crate) fn megabytes(bytes: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let bytes = bytes as f64;
     bytes / 1e6
 }
 
 /// The time that a process ran so far, user and system.
-fn processor(process: &Process) -> Result<f64> {
+pub(crate) fn processor(process: &Process) -> Result<f64> {
     const TICKS_A_SECOND: f64 = 100.0;
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid()))?;
     let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
@@ -80,7 +80,7 @@ fn processor(process: &Process) -> Result<f64> {
     Ok(ticks / TICKS_A_SECOND)
 }
 
-fn rate(count: usize, took: Duration) -> f64 {
+pub(crate) fn rate(count: usize, took: Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let count = count as f64;
     count / took.as_secs_f64()
@@ -142,7 +142,7 @@ pub(crate) async fn speed(
 }
 
 /// Waits until a process rests.
-async fn settle(process: &Process) -> Result<()> {
+pub(crate) async fn settle(process: &Process) -> Result<()> {
     let mut before = -1.0;
     eventually(DEADLINE, "the process rests", async || -> Result<()> {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -310,7 +310,7 @@ pub(crate) async fn size(
 }
 
 /// The time at which a process came to rest: from then on it took no processor for a while.
-async fn rested(process: &Process) -> Result<Instant> {
+pub(crate) async fn rested(process: &Process) -> Result<Instant> {
     const QUIET: Duration = Duration::from_millis(1500);
     let (mut before, mut since) = (processor(process)?, Instant::now());
     let end = since + DEADLINE;

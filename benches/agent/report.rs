@@ -1,17 +1,46 @@
-//! Numbers of both contenders, side by side.
+//! Numbers of all contenders, side by side.
 
 use std::fmt::Write as _;
 
-/// What one run of one contender came to: a name and a number each, in order.
+/// The result of one run of one contender: a name and a number each, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    rows: Vec<(String, f64)>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+struct Row {
+    name: String,
+    value: f64,
+    point: Option<Point>,
+}
+
+/// A point of a plot.
+#[derive(Debug)]
+struct Point {
+    plot: String,
+    by: &'static str,
+    at: usize,
 }
 
 impl Report {
     pub(crate) fn add(&mut self, what: &str, value: f64) {
-        println!("    {what:<48} {value:>10.2}");
-        self.rows.push((what.to_owned(), value));
+        self.push(what.to_owned(), value, None);
+    }
+
+    /// A number that stands in a plot too.
+    pub(crate) fn point(&mut self, plot: &str, by: &'static str, at: usize, value: f64) {
+        let point = Point {
+            plot: plot.to_owned(),
+            by,
+            at,
+        };
+        self.push(format!("{plot}, {at} {by}"), value, Some(point));
+    }
+
+    fn push(&mut self, name: String, value: f64, point: Option<Point>) {
+        println!("    {name:<64} {value:>10.2}");
+        self.rows.push(Row { name, value, point });
     }
 
     /// The middle and the end of a distribution of milliseconds.
@@ -52,33 +81,115 @@ fn spread(mut values: Vec<f64>) -> Option<Spread> {
     })
 }
 
-/// The n-th row of each report; a name may stand in several rows.
-fn column(reports: &[Report], row: usize) -> Option<Spread> {
-    let values = reports.iter().filter_map(|report| report.rows.get(row));
-    spread(values.map(|(_, value)| *value).collect())
+/// A contender with all its reports.
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) reports: Vec<Report>,
 }
 
-/// A table in Markdown: medians, with the least and the most.
-pub(crate) fn table(agent: &[Report], floor: &[Report]) -> String {
-    let mut text = String::from("| | agent | floor | agent / floor |\n|---|---|---|---|\n");
-    let show = |found: &Option<Spread>| match found {
-        Some(found) => format!("{:.1} ({:.1}–{:.1})", found.median, found.least, found.most),
-        None => "–".to_owned(),
+impl Column {
+    /// The n-th row of each report; some rows are in the first report only.
+    fn spread(&self, row: usize) -> Option<Spread> {
+        let rows = self
+            .reports
+            .iter()
+            .filter_map(|report| report.rows.get(row));
+        spread(rows.map(|row| row.value).collect())
+    }
+
+    /// The rows of the longest report.
+    fn rows(&self) -> &[Row] {
+        let longest = self.reports.iter().max_by_key(|report| report.rows.len());
+        longest.map_or(&[], |report| &report.rows)
+    }
+}
+
+/// A table in Markdown: medians, with the least and the most if they differ. The last column is the first contender by
+/// the last one.
+pub(crate) fn table(columns: &[Column]) -> String {
+    let (Some(first), Some(last)) = (columns.first(), columns.last()) else {
+        return String::new();
     };
-    let rows = agent.first().or(floor.first()).map(|first| &first.rows);
-    for (row, (name, _)) in rows.into_iter().flatten().enumerate() {
-        let (a, f) = (column(agent, row), column(floor, row));
-        let ratio = match (&a, &f) {
-            (Some(a), Some(f)) => format!("{:.2}", a.median / f.median),
-            _ => "–".to_owned(),
-        };
-        let _ = writeln!(
+    let mut text = String::from("| |");
+    for column in columns {
+        let _ = write!(text, " {} |", column.name);
+    }
+    let is_compared = columns.len() > 1;
+    if is_compared {
+        let _ = write!(text, " {} / {} |", first.name, last.name);
+    }
+    text.push_str("\n|---|");
+    text.push_str(&"---|".repeat(columns.len() + usize::from(is_compared)));
+    text.push('\n');
+    for (at, row) in first.rows().iter().enumerate() {
+        let found: Vec<_> = columns.iter().map(|column| column.spread(at)).collect();
+        let _ = write!(text, "| {} |", row.name.trim());
+        for found in &found {
+            let _ = write!(text, " {} |", found.as_ref().map_or("–".to_owned(), shown));
+        }
+        if is_compared {
+            let ratio = match (&found[0], &found[found.len() - 1]) {
+                (Some(a), Some(b)) => format!("{:.2}", a.median / b.median),
+                _ => "–".to_owned(),
+            };
+            let _ = write!(text, " {ratio} |");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn shown(found: &Spread) -> String {
+    let digits = if found.median < 10.0 { 2 } else { 0 };
+    if found.least.total_cmp(&found.most).is_eq() {
+        return format!("{:.digits$}", found.median);
+    }
+    format!(
+        "{:.digits$} ({:.digits$}–{:.digits$})",
+        found.median, found.least, found.most
+    )
+}
+
+/// The plots as Mermaid charts: a line for each contender, in the order of the table.
+pub(crate) fn plots(columns: &[Column]) -> String {
+    let rows = columns.first().map_or(&[][..], Column::rows);
+    let points = || {
+        let points = rows.iter().enumerate();
+        points.filter_map(|(at, row)| Some((at, row.point.as_ref()?)))
+    };
+    let mut plots: Vec<(&str, &str)> = Vec::new();
+    for (_, point) in points() {
+        let plot = (point.plot.as_str(), point.by);
+        if !plots.contains(&plot) {
+            plots.push(plot);
+        }
+    }
+    let mut text = String::new();
+    for (plot, by) in plots {
+        let of_plot = || points().filter(|(_, point)| point.plot == plot && point.by == by);
+        if of_plot().count() < 2 {
+            continue;
+        }
+        let ticks: Vec<String> = of_plot().map(|(_, point)| point.at.to_string()).collect();
+        let _ = write!(
             text,
-            "| {} | {} | {} | {ratio} |",
-            name.trim(),
-            show(&a),
-            show(&f)
+            "\n```mermaid\nxychart-beta\n    title \"{plot}\"\n    x-axis \"{by}\" [{}]\n    y-axis 0 --> {:.0}\n",
+            ticks.join(", "),
+            of_plot()
+                .flat_map(|(at, _)| columns.iter().filter_map(move |it| it.spread(at)))
+                .map(|found| found.median)
+                .fold(1.0, f64::max)
+                .ceil(),
         );
+        for column in columns {
+            let values: Option<Vec<String>> = of_plot()
+                .map(|(at, _)| Some(format!("{:.2}", column.spread(at)?.median)))
+                .collect();
+            if let Some(values) = values {
+                let _ = writeln!(text, "    line [{}]", values.join(", "));
+            }
+        }
+        text.push_str("```\n");
     }
     text
 }

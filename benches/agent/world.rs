@@ -43,6 +43,28 @@ pub(crate) enum Contender {
     Floor,
 }
 
+impl Service {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Real => "kube-apiserver with an etcd that does not wait for the disk",
+            Self::Playground => "the playground",
+        }
+    }
+}
+
+impl Contender {
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Agent(program) => program
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            Self::Floor => "floor".to_owned(),
+        }
+    }
+}
+
 pub(crate) struct World {
     pub(crate) kcp: Plane,
     pub(crate) service: Plane,
@@ -203,6 +225,21 @@ impl World {
     /// Starts a contender.
     pub(crate) fn start(&self, contender: &Contender) -> Result<Process> {
         self.launch(contender, "contender")?.spawn()
+    }
+
+    /// Starts one of several replicas that share the workspaces.
+    pub(crate) fn replica(
+        &self,
+        contender: &Contender,
+        number: usize,
+        shards: usize,
+    ) -> Result<Process> {
+        let launch = self.launch(contender, &format!("replica-{number}"))?;
+        let launch = launch.args([
+            "--enable-leader-election".to_owned(),
+            format!("--shards={shards}"),
+        ]);
+        launch.spawn()
     }
 
     fn launch(&self, contender: &Contender, name: &str) -> Result<Launch> {
