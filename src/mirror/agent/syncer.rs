@@ -225,6 +225,7 @@ impl Syncer {
                     namespace: namespace.clone(),
                     indexed: Vec::new(),
                     idle: None,
+                    partition: None,
                 };
                 let selection = Selection {
                     connection: self.planes.at(plane).clone(),

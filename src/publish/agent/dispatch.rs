@@ -183,9 +183,10 @@ impl Dispatch {
     /// A first list is complete: starts the publications that have waited for it.
     pub fn completed(&self, source: &SourceId, kind: &Arc<Gvk>) {
         for publication in self.running().values() {
-            // On the service cluster, only related kinds are listed late. They concern every endpoint.
+            // On the service cluster, related kinds are listed late, and kinds of which each replica has a part. They
+            // concern every endpoint.
             let is_local = **source == *SERVICE;
-            let sources = if is_local && publication.watches_related(kind) {
+            let sources = if is_local && publication.watches_late(kind) {
                 publication.sources()
             } else if !is_local && publication.watches(source, kind) {
                 vec![Arc::clone(source)]
@@ -299,8 +300,10 @@ impl Dispatch {
         if !self.share.has(&id.cluster) {
             return;
         }
-        // Objects of workspaces that do not take part are queued when their workspace does.
-        if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {
+        // Objects of workspaces that do not take part are queued when their workspace does, and those of workspaces that
+        // are not known completely when they are.
+        let source = self.cache.source(&self.sides.kcp, &id.cluster);
+        if source.is_some_and(|source| publication.has_loaded(&source, &id.cluster)) {
             self.subjects.queue.add(id, urgency);
         }
     }

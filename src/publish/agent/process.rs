@@ -502,21 +502,18 @@ impl Agent {
         let options = self.shard_options(&process);
         let (note, told) = watch::channel(String::new());
         let (heard, notes) = watch::channel(BTreeMap::new());
-        let keeper = ShardKeeper::new(self.lease.clone(), options, &shards, told, heard);
+        // Others keep their shards until this replica has read everything that passes need.
+        let ready = filled.complete.clone();
+        let keeper = ShardKeeper::new(self.lease.clone(), options, &shards, told, heard, ready);
         let released = CancellationToken::new();
         // Cancelled when the keeper ends, also by a panic.
         let unkept = CancellationToken::new();
-        // Like the lease, shards are kept on the separate thread. Others keep theirs until this replica has read
-        // everything that passes need.
+        // Like the lease, shards are kept on the separate thread.
         let keeper = {
-            let (filled, ended) = (filled.complete.clone(), unkept.clone().drop_guard());
-            let stop = released.clone();
+            let (stop, ended) = (released.clone(), unkept.clone().drop_guard());
             process.dedicated.spawn(async move {
                 let _ended = ended;
-                tokio::select! {
-                    () = filled.cancelled() => keeper.run(stop).await,
-                    () = stop.cancelled() => {}
-                }
+                keeper.run(stop).await;
             })
         };
         self.publishing.begin_passes();

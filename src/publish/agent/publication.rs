@@ -16,11 +16,14 @@ use super::subject::SubjectId;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
+use crate::publish::memory;
 use crate::publish::pause::Pause;
 use crate::publish::rules::Sides;
 use crate::publish::synced::LastReport;
 use hawser_runtime::cluster::brake::CopyCounts;
-use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage, SourceId, Table};
+use hawser_runtime::cluster::cache::{
+    Cache, Change, ChangeType, Coverage, SourceId, Table, TenantMark,
+};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::controller::{CopyIndex, SharedWatch, WatchRegistry};
 use hawser_sync::{Answer, Drift, Failure, Key, KeyParts, Request, Seen, Side, Store as _};
@@ -67,6 +70,8 @@ impl Plan {
 pub struct Publication {
     pub plan: Plan,
     pub(super) sides: Sides,
+    /// The workspaces whose objects are watched: all, if nothing is written for it.
+    pub(super) share: Share,
     pub local_kind: Arc<Gvk>,
     pub remote_kind: Arc<Gvk>,
     /// Watches of copies, states and namespaces on the service cluster.
@@ -121,7 +126,13 @@ impl Publication {
         service: &Connection,
         watches: &WatchRegistry,
         state_namespace: &str,
+        share: &Share,
     ) -> Arc<Self> {
+        let share = if plan.plans_only {
+            Share::All
+        } else {
+            share.clone()
+        };
         let types = plan.compiled.types();
         let (local_kind, remote_kind) = (Arc::clone(&types.local), Arc::clone(&types.remote));
         let indexed = [marks::CLUSTER, marks::NAMESPACE_HASH, marks::NAME_HASH];
@@ -136,6 +147,7 @@ impl Publication {
                 .map(Into::into)
                 .collect(),
             idle: None,
+            partition: share.partition(TenantMark::Label(marks::CLUSTER), None),
         };
         let states = Coverage {
             labelled: Some(marks::OBJECT_STATE.into()),
@@ -143,6 +155,11 @@ impl Publication {
             namespace: Some(state_namespace.into()),
             indexed: Vec::new(),
             idle: None,
+            // What other workspaces claim decides about shared objects.
+            partition: share.partition(
+                TenantMark::Label(marks::CLUSTER),
+                Some(memory::codec::has_related),
+            ),
         };
         let watch = |kind: &Arc<Gvk>, resource: &str, coverage| {
             watches.watch(local_feed(
@@ -162,6 +179,7 @@ impl Publication {
         let publication = Self {
             plan,
             sides: sides.clone(),
+            share,
             local_kind,
             remote_kind,
             local,
@@ -204,7 +222,7 @@ impl Publication {
         let (sides, compiled) = (&self.sides, self.compiled());
         state
             .related
-            .watch_remote(sides, compiled, endpoints, watches);
+            .watch_remote(sides, compiled, endpoints, &self.share, watches);
         state
             .remote
             .retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
@@ -213,7 +231,7 @@ impl Publication {
                 continue;
             }
             let watch = |kind: &Arc<Gvk>, resource: &str| {
-                watches.watch(endpoint.wanted(sides, kind, resource))
+                watches.watch(endpoint.wanted(sides, kind, resource, &self.share))
             };
             let mut watched = vec![watch(&self.remote_kind, &self.plan.remote_resource)];
             if compiled.needs_namespace() {
@@ -234,6 +252,24 @@ impl Publication {
         let watches = state.remote.get(source);
         watches.is_some_and(|watches| watches.iter().all(|watch| watch.is_complete()))
             && state.related.has_synced(source)
+    }
+
+    /// Whether everything of a workspace is known, at an endpoint that has synced.
+    pub fn has_loaded(&self, source: &SourceId, cluster: &str) -> bool {
+        let state = self.state.read();
+        let watches = self
+            .local
+            .iter()
+            .chain(state.remote.get(source).into_iter().flatten());
+        let mut tables = watches.map(|watch| watch.table());
+        tables.all(|table| table.has_loaded(cluster)) && state.related.has_loaded(source, cluster)
+    }
+
+    /// Whether its passes need objects of this kind on the service cluster that are listed late.
+    pub fn watches_late(&self, kind: &Arc<Gvk>) -> bool {
+        let has_parts = |watch: &&Arc<SharedWatch>| watch.table().coverage().partition.is_some();
+        let mut in_parts = self.local.iter().filter(has_parts);
+        in_parts.any(|watch| watch.table().kind() == kind) || self.watches_related(kind)
     }
 
     /// The endpoints whose workspaces are known completely.

@@ -567,7 +567,14 @@ impl Publishing {
             return;
         }
         let namespace = &self.options.namespace;
-        let new = Publication::prepare(plan, &self.sides, &self.service, &self.watches, namespace);
+        let new = Publication::prepare(
+            plan,
+            &self.sides,
+            &self.service,
+            &self.watches,
+            namespace,
+            &self.dispatch.share,
+        );
         let writes_before = |now: &Arc<Publication>| !now.plan.plans_only;
         let writes_first =
             !new.plan.plans_only && !known.running.as_ref().is_some_and(writes_before);

@@ -238,7 +238,7 @@ impl Publication {
         let (sides, compiled) = (&self.sides, self.compiled());
         let related = &mut self.state.write().related;
         related.watch_local(sides, compiled, service, watches);
-        related.watch_remote(sides, compiled, endpoints, watches);
+        related.watch_remote(sides, compiled, endpoints, &self.share, watches);
     }
 
     /// Whether passes need related objects of this kind on the service cluster.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hawser_runtime::cluster::cache::{KeptByAll, Partition, TenantMark};
 use hawser_runtime::cluster::connection::{Guard, WriteGuard};
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::shards::{ShardWork, Shards, shard_of};
@@ -43,6 +44,21 @@ impl Share {
             Self::All => Vec::new(),
             Self::Shards(shards) => shards.held(),
         }
+    }
+
+    /// The part of a kind's objects that this replica keeps, if it shares the workspaces; this mark of an object names
+    /// its workspace.
+    pub fn partition(&self, mark: TenantMark, everywhere: Option<KeptByAll>) -> Option<Partition> {
+        let Self::Shards(shards) = self else {
+            return None;
+        };
+        let count = shards.count();
+        Some(Partition {
+            mark,
+            part_of: Arc::new(move |workspace| shard_of(workspace, count)),
+            wanted: shards.wanted(),
+            everywhere,
+        })
     }
 
     /// Begins work on objects of a workspace; `None` if they are for another replica.

@@ -10,10 +10,11 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::bindings::{Binding, BindingChange, Bindings, has_bound};
+use super::share::Share;
 use crate::publish::pause::Pause;
 use crate::publish::related::binding_kind;
 use crate::publish::rules::Sides;
-use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage};
+use hawser_runtime::cluster::cache::{Cache, Change, ChangeType, Coverage, TenantMark};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::controller::{SharedWatch, WatchRegistry, WatchSpec};
@@ -74,13 +75,23 @@ impl Endpoint {
         self.connection.below(&format!("/clusters/{cluster}"))
     }
 
-    /// A feed of a kind in all workspaces of this endpoint.
-    pub fn wanted(&self, sides: &Sides, kind: &Arc<Gvk>, resource: &str) -> WatchSpec {
+    /// A feed of a kind in all workspaces of this endpoint, or in those of a share.
+    pub fn wanted(
+        &self,
+        sides: &Sides,
+        kind: &Arc<Gvk>,
+        resource: &str,
+        share: &Share,
+    ) -> WatchSpec {
+        let mark = TenantMark::Cluster(CLUSTER_ANNOTATION);
         WatchSpec {
             side: sides.kcp.clone(),
             kind: Arc::clone(kind),
             source: Arc::clone(&self.url),
-            coverage: Coverage::default(),
+            coverage: Coverage {
+                partition: share.partition(mark, None),
+                ..Coverage::default()
+            },
             selection: Selection {
                 connection: self.everywhere(),
                 resource: resource.into(),
@@ -229,7 +240,7 @@ impl Workspaces {
             connection,
             bindings: None,
         };
-        let bindings = endpoint.wanted(&self.sides, &binding_kind(), "apibindings");
+        let bindings = endpoint.wanted(&self.sides, &binding_kind(), "apibindings", &Share::All);
         Ok(Endpoint {
             bindings: Some(self.watches.watch(bindings)),
             ..endpoint

@@ -17,6 +17,7 @@ use kcp_playground::server::{Action, Fault, LoggedRequest, Matcher, When};
 on_the_playground!(
     no_two_replicas_write_to_a_workspace_whatever_happens_to_them,
     joining_and_leaving_moves_a_part_of_the_workspaces,
+    a_replica_caches_the_objects_of_its_shards,
     another_number_of_shards_waits_until_the_old_shards_are_released,
     deletions_are_a_mass_among_the_workspaces_of_the_replica,
     deletions_that_are_held_stay_held_when_their_shard_moves,
@@ -472,6 +473,39 @@ async fn the_page_and_the_metrics_tell_which_shards_a_replica_has(world: &World)
         );
         let (_, html) = super::process::page(&page, "/").await?;
         ensure!(html.contains("shards 0, 1, 2 of 3"), "{html}");
+        Ok(())
+    })
+    .await;
+    Ok(())
+}
+
+async fn a_replica_caches_the_objects_of_its_shards(world: &World) -> Result<()> {
+    const SHARDS: usize = 4;
+    let (scene, replicas) = Scene::start(world, 2, SHARDS).await?;
+    let both: Vec<&Replica> = replicas.iter().collect();
+    scene.await_spread(&both, SHARDS).await;
+    for team in &scene.teams {
+        team.make(&scene.kind, "lamp", json!({"size": 1})).await;
+    }
+    scene.await_in_step().await?;
+    let (metrics, page) = (world.metrics()?, world.page()?);
+    eventually(SOON, "a replica caches its own objects", async || {
+        let (_, overview) = super::process::page(&page, "/overview.json").await?;
+        let (_, overview) = overview.split_once("\r\n\r\n").context("no body")?;
+        let overview: Value = serde_json::from_str(overview)?;
+        let held = overview["shards"]["held"].as_array().context("no shards")?;
+        let is_own = |team: &&Team| held.contains(&json!(shard_of(&team.cluster, SHARDS)));
+        let own = scene.teams.iter().filter(is_own).count();
+        ensure!(held.len() == SHARDS / 2, "{overview}");
+        let (_, metrics) = super::process::page(&metrics, "/metrics").await?;
+        let kind = &*scene.kind.name;
+        for (side, kind) in [("kcp", kind), ("service", kind), ("service", "Secret")] {
+            let entries = format!("hawser_cache_entries{{side=\"{side}\",kind=\"{kind}\"}} {own}");
+            ensure!(
+                metrics.lines().any(|line| line == entries),
+                "{entries}: {metrics}"
+            );
+        }
         Ok(())
     })
     .await;

@@ -22,7 +22,11 @@ mod forms;
 mod table;
 
 pub use forms::{Forms, LabelledForms};
-pub use table::{Change, ChangeType, Coverage, Finished, Listed, ObjectSize, Size, Table, version};
+pub(in crate::cluster) use table::changed;
+pub use table::{
+    Change, ChangeType, Coverage, Finished, KeptByAll, Listed, ObjectSize, Partition, Size, Table,
+    TenantMark, WantedParts, version,
+};
 
 /// The source of a cluster's objects: an endpoint that serves many clusters, or the cluster itself.
 pub type SourceId = Arc<str>;

@@ -5,7 +5,7 @@
 //! back-off, and the table keeps what it has.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
-use super::cache::{Change, Listed, Table, version};
+use super::cache::{Change, Listed, Table, WantedParts, changed, version};
 use super::connection::{
     Call, CallError, Connection, PageEnd, REQUEST_TIMEOUT, Refusal, RequestError, Streamed,
 };
@@ -28,6 +28,7 @@ use kube_lang::object::{Gvk, Object};
 
 mod names;
 mod pace;
+mod parts;
 
 use names::Names;
 pub use pace::Pace;
@@ -88,7 +89,7 @@ pub enum Clusters {
 /// Handles what feeds report about their tables. Called from the task that reads the watch: it must return quickly.
 pub trait EventHandler: Send + Sync {
     fn changed(&self, table: &Arc<Table>, change: Change);
-    /// The first list is complete, and all its objects were reported.
+    /// The first list is complete, or one that shows more parts of the source, and all its objects were reported.
     fn completed(&self, _table: &Arc<Table>) {}
     /// A list came back empty although this many objects were known. Their removal is reported next.
     fn emptied(&self, _table: &Arc<Table>, _of: usize) {}
@@ -129,6 +130,8 @@ impl Feed {
         let (health, known) = watch::channel(FeedHealth::default());
         let (expected, expects) = watch::channel(None);
         let (doubted, doubts) = watch::channel(());
+        let wanted = table.coverage().partition.as_ref();
+        let wanted = wanted.map(|partition| partition.wanted.clone());
         let token = CancellationToken::new();
         let reader = Reader {
             path: collection(
@@ -144,6 +147,8 @@ impl Feed {
             reopening: Backoff::new(pace.retry),
             pace,
             expects,
+            wanted,
+            listing: None,
             doubts,
             paged: false,
             page: PageSize::default(),
@@ -204,6 +209,10 @@ struct Reader {
     reopening: Backoff,
     /// Until this time, the feed checks often whether a kind is served.
     expects: watch::Receiver<Option<Instant>>,
+    /// The parts of the source that are wanted, if it has parts.
+    wanted: Option<WantedParts>,
+    /// Those that the list under way shows.
+    listing: Option<BTreeSet<usize>>,
     /// Notified when the open watch has to be replaced.
     doubts: watch::Receiver<()>,
     /// The server does not stream lists.
@@ -247,6 +256,8 @@ enum WatchError {
     TooOld,
     #[error("no event or bookmark for {} seconds", .0.as_secs())]
     Silent(Duration),
+    #[error("more parts of the source are wanted")]
+    MoreWanted,
 }
 
 impl From<RequestError> for WatchError {
@@ -280,6 +291,7 @@ struct Event<'l> {
 impl Reader {
     async fn run(mut self) {
         loop {
+            self.await_wanted().await;
             let listed = match self.list().await {
                 Err(WatchError::NotStreamed) => {
                     self.paged = true;
@@ -465,6 +477,9 @@ impl Reader {
         text: &str,
         store: fn(&Table, &Listed) -> Option<Change>,
     ) -> Option<(u64, Option<Key>)> {
+        if let Some(version) = self.version_of_unwanted(text) {
+            return Some((version, None));
+        }
         let kind = Arc::clone(self.table.kind());
         let object = document::object(text, &kind)
             .inspect_err(|problem| debug!(%kind, problem, "the server returned something that is not an object"))
@@ -482,6 +497,9 @@ impl Reader {
             kind,
         };
         let key = Key::from(key);
+        if !self.table.takes_in(&key, &object) {
+            return Some((version, None));
+        }
         let object: Arc<Object> = self.selection.content.cut(object, &key.kind).into();
         let is_deleted = event == "DELETED";
         let is_wanted = !is_deleted && self.table.coverage().accepts(&key, &object);
@@ -539,6 +557,12 @@ impl Reader {
         }
         self.behind = 0;
         self.highest = since;
+        self.complete(listed, since);
+        Ok(())
+    }
+
+    /// The table has everything that is wanted.
+    fn complete(&mut self, listed: &HashSet<Key>, since: u64) {
         let finished = self.table.finish(listed, since);
         if listed.is_empty() && !finished.gone.is_empty() {
             self.handler.emptied(&self.table, finished.gone.len());
@@ -550,13 +574,14 @@ impl Reader {
             self.table
                 .replay(|change| self.handler.changed(&self.table, change));
         }
+        let loaded = self.listing.take();
+        let is_more = loaded.is_some_and(|parts| self.table.note_loaded(&parts));
         // Before anybody is told: who hears of it asks whether it is so, and may ask at once.
         self.health
             .send_if_modified(|health| !std::mem::replace(&mut health.complete, true));
-        if finished.first {
+        if finished.first || is_more {
             self.handler.completed(&self.table);
         }
-        Ok(())
     }
 
     /// Follows the events after a list, until a list is needed again.
@@ -584,6 +609,7 @@ impl Reader {
                     is_doubtful = true;
                     self.pause_if_short(opened).await;
                 }
+                Err(WatchError::MoreWanted) => return,
                 Err(WatchError::TooOld) => return self.pause_if_short(opened).await,
                 Err(trouble) => {
                     self.blind |= matches!(trouble, WatchError::Refused(_));
@@ -676,6 +702,10 @@ impl Reader {
             let line = tokio::select! {
                 line = timeout(self.pace.silence, stream.line()) => line,
                 Ok(()) = self.doubts.changed() => return Ok(()),
+                () = changed(&mut self.wanted) => {
+                    self.heed_wanted()?;
+                    continue;
+                }
             };
             let Some(line) = line.map_err(|_| silent)?? else {
                 return Ok(());

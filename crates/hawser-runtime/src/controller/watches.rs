@@ -58,6 +58,7 @@ struct WatchId {
     namespace: Option<Arc<str>>,
     query: Option<String>,
     indexed: Vec<Arc<str>>,
+    is_partitioned: bool,
 }
 
 /// The watches of a process.
@@ -88,6 +89,7 @@ impl WatchRegistry {
             namespace: spec.coverage.namespace.clone(),
             query: spec.selection.query.clone(),
             indexed: spec.coverage.indexed.clone(),
+            is_partitioned: spec.coverage.partition.is_some(),
         };
         let mut running = self.running.lock();
         running.retain(|_, feed| feed.strong_count() > 0);

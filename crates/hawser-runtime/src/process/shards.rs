@@ -46,6 +46,9 @@ pub const MOST: usize = 64;
 /// The number of shards that are taken concurrently.
 const AT_ONCE: usize = 16;
 
+/// The objects of a shard that was given up are needed for this long: it often comes back.
+const KEPT: Duration = Duration::from_mins(1);
+
 /// The time limit for work on a shard that is released.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -88,6 +91,10 @@ pub struct ShardKeeper<S = Connection> {
     presence: Presence<S>,
     view: View,
     held: BTreeMap<usize, HeldShard<S>>,
+    /// When each shard was last held or about to be taken.
+    needed: BTreeMap<usize, Instant>,
+    /// Cancelled when everything that the work needs has been read.
+    ready: CancellationToken,
     /// Shards whose Lease exists and is not listed: it lacks the label.
     unlisted: BTreeSet<usize>,
     /// When the Leases were last listed.
@@ -107,13 +114,14 @@ struct HeldShard<S> {
 // === impl ShardKeeper ===
 
 impl<S: LeaseServer> ShardKeeper<S> {
-    /// Others see the note of this process, which sees theirs by identity.
+    /// Others see the note of this process, which sees theirs by identity. Others keep their shards until it is ready.
     pub fn new(
         server: S,
         options: ShardOptions,
         shards: &Arc<Shards>,
         note: watch::Receiver<String>,
         others: watch::Sender<BTreeMap<String, String>>,
+        ready: CancellationToken,
     ) -> Self {
         let count = shards.count();
         let member = member_name(&options.name, &options.identity);
@@ -128,6 +136,8 @@ impl<S: LeaseServer> ShardKeeper<S> {
             options,
             shards: Arc::clone(shards),
             held: BTreeMap::new(),
+            needed: BTreeMap::new(),
+            ready,
             unlisted: BTreeSet::new(),
             listed: Instant::now(),
             note,
@@ -139,6 +149,7 @@ impl<S: LeaseServer> ShardKeeper<S> {
     /// Keeps shards until it is stopped, and releases them.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
+            let is_ready = self.ready.is_cancelled();
             let mut problems = BTreeSet::new();
             let again = tokio::select! {
                 biased;
@@ -158,6 +169,7 @@ impl<S: LeaseServer> ShardKeeper<S> {
                 () = stop.cancelled() => break,
                 () = sleep(shortened(self.options.terms.retry)) => {}
                 () = lost(&self.held) => {}
+                () = self.ready.cancelled(), if !is_ready => {}
             }
         }
         self.release_all().await;
@@ -178,9 +190,19 @@ impl<S: LeaseServer> ShardKeeper<S> {
             Err(problem) => {
                 problems.insert(problem);
                 self.release_unseen().await;
+                self.want(&BTreeSet::new());
                 return false;
             }
         };
+        let Moves {
+            take,
+            release,
+            part,
+        } = self.moves(now);
+        self.want(&part);
+        if !self.ready.is_cancelled() {
+            return false;
+        }
         let notes = self.view.notes(&self.options.identity, now);
         self.others.send_if_modified(|others| {
             let differs = *others != notes;
@@ -202,7 +224,6 @@ impl<S: LeaseServer> ShardKeeper<S> {
         if declaration == Declaration::Other {
             return false;
         }
-        let Moves { take, release } = self.moves(now);
         self.release(release).await;
         if declaration != Declaration::Same {
             return false;
@@ -246,6 +267,15 @@ impl<S: LeaseServer> ShardKeeper<S> {
             tracing::warn!("releasing all shards: no list of the leases for {duration:?}");
             self.release_all().await;
         }
+    }
+
+    /// Needs the objects of these shards, of those that are held, and for a while of those that were.
+    fn want(&mut self, part: &BTreeSet<usize>) {
+        let now = Instant::now();
+        let needed = self.held.keys().chain(part);
+        self.needed.extend(needed.map(|shard| (*shard, now)));
+        self.needed.retain(|_, at| now.duration_since(*at) < KEPT);
+        self.shards.want(self.needed.keys().copied().collect());
     }
 
     fn moves(&self, now: Instant) -> Moves {

@@ -209,7 +209,7 @@ impl Dialect for Front {
             finalizer: Some(names.finalizer.clone()),
             memory: Some(MemoryPlace {
                 key: keys.state.clone(),
-                codec: Arc::new(Plaintext),
+                codec: Arc::new(Plaintext(Arc::clone(&self.0.0.cluster))),
             }),
             intent: Intent::Sync,
             links: vec![
@@ -317,9 +317,16 @@ impl Rules for Plain {
     }
 }
 
-/// The memory in plain JSON.
+/// Whether a state records a related copy.
+pub(super) fn has_related(state: &Object) -> bool {
+    let entries = state.root().get("entries").and_then(Value::as_object);
+    let mut links = entries.into_iter().flat_map(serde_json::Map::keys);
+    links.any(|link| *link != *NAMES.ids[0].0)
+}
+
+/// The memory in plain JSON, of a subject of this tenant.
 #[derive(Debug)]
-struct Plaintext;
+struct Plaintext(Arc<str>);
 
 fn record(entry: &Entry) -> Value {
     let (how, lost) = match &entry.copy {
@@ -406,7 +413,12 @@ impl Codec for Plaintext {
         _: &[Link],
         changes: &BTreeMap<LinkId, Option<Entry>>,
     ) -> Result<Object, Reason> {
-        let fresh = || Object::empty(&NAMES.state, Some("agent"), "state");
+        let fresh = || {
+            let mut state = Object::empty(&NAMES.state, Some("agent"), "state");
+            let labels = json!({"t/cluster": *self.0});
+            state.metadata_mut().insert("labels".to_owned(), labels);
+            state
+        };
         let mut object = stored.cloned().unwrap_or_else(fresh);
         let entries = object.root_mut().entry("entries");
         let entries = entries.or_insert_with(|| json!({}));

@@ -1,6 +1,6 @@
 //! One process of the agent: the real caches, client, queue, passes, Leases and shards, on a clock of its own.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,11 +13,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
-use super::dialect::{AGENT, Front, Id, NAMES, SUBJECTS};
+mod caches;
+
+use super::dialect::{AGENT, Front, Id, NAMES, SUBJECTS, has_related};
 use super::leases::{Leases, SentCall, Wire};
-use super::world::{COPIES, Event, World};
+use super::world::{COPIES, OWN_SECRETS, STATES};
 use super::{dice::Dice, set_clock};
-use crate::cluster::cache::{Cache, Change, Coverage, Listed, Table};
+use crate::cluster::cache::{Cache, Coverage, KeptByAll, Listed, Partition, Table, TenantMark};
 use crate::cluster::connection::{Call, CallError, Reply};
 use crate::cluster::queue::{Due, Fair, Outcome, Take, Urgency};
 use crate::cluster::wire::GuardedClient;
@@ -122,6 +124,8 @@ pub(super) enum FeedState {
 
 pub(super) struct Feed {
     table: Arc<Table>,
+    /// The shards that the list under way shows.
+    listing: Option<BTreeSet<usize>>,
     pub(super) state: FeedState,
     /// The highest version of a list or an event.
     pub(super) highest: u64,
@@ -167,7 +171,12 @@ pub(super) struct Replica {
     shards: Option<(Arc<Shards>, mpsc::UnboundedReceiver<ShardChange>)>,
     election: Arc<Mutex<Election>>,
     at_work: bool,
+    /// Cancelled when everything is listed.
+    ready: CancellationToken,
+    /// No more passes begin.
     stop: CancellationToken,
+    /// The Lease of the leader is released: the passes have ended.
+    drained: CancellationToken,
     note: watch::Sender<String>,
 }
 
@@ -198,8 +207,28 @@ impl Replica {
             (&names.service, &names.secret),
             (&names.service, &names.state),
         ];
+        let shards = match mode {
+            Mode::Shared(count) => Some(Shards::new(count)),
+            Mode::Alone | Mode::Elected => None,
+        };
         let feeds = feeds.into_iter().enumerate().map(|(number, (side, kind))| {
+            let (mark, everywhere): (_, Option<KeptByAll>) = match number {
+                STATES => (TenantMark::Label("t/cluster"), Some(has_related)),
+                COPIES => (TenantMark::Label("t/cluster"), None),
+                _ => (TenantMark::Cluster("cluster"), None),
+            };
+            let shards = shards.as_ref().filter(|_| number != OWN_SECRETS);
+            let partition = shards.map(|(shards, _)| {
+                let count = shards.count();
+                Partition {
+                    mark,
+                    part_of: Arc::new(move |tenant| shard_of(tenant, count)),
+                    wanted: shards.wanted(),
+                    everywhere,
+                }
+            });
             let coverage = Coverage {
+                partition,
                 labelled: (number == COPIES).then(|| AGENT.into()),
                 indexed: match number {
                     COPIES => vec!["t/cluster".into(), "t/name".into()],
@@ -209,6 +238,7 @@ impl Replica {
             };
             Feed {
                 table: cache.add(side, kind, &"source".into(), coverage),
+                listing: None,
                 state: FeedState::Cold,
                 highest: 0,
             }
@@ -223,15 +253,10 @@ impl Replica {
             Mode::Elected | Mode::Shared(_) => Fence::closed(),
         };
         let client = GuardedClient::new(&cache);
-        let shards = match mode {
-            Mode::Shared(count) => Some(Shards::new(count)),
-            Mode::Alone | Mode::Elected => None,
-        };
-        drop(entered);
-        Self {
+        let mut replica = Self {
             identity,
             mode,
-            runtime: Some(runtime),
+            runtime: None,
             clock: now,
             skew,
             suspended: false,
@@ -254,9 +279,15 @@ impl Replica {
             shards,
             election: Arc::default(),
             at_work: false,
+            ready: CancellationToken::new(),
             stop: CancellationToken::new(),
+            drained: CancellationToken::new(),
             note: watch::channel(String::new()).0,
-        }
+        };
+        replica.share();
+        drop(entered);
+        replica.runtime = Some(runtime);
+        replica
     }
 
     fn runtime(&self) -> &Runtime {
@@ -264,143 +295,43 @@ impl Replica {
         runtime.expect("it is taken when the process ends")
     }
 
-    // === the caches ===
-
     /// The process serves this tenant too.
     pub(super) fn route(&self, cluster: &str) {
         self.cache.route(&NAMES.tenants, cluster, &"source".into());
     }
 
-    /// The objects in the caches, and their bytes.
-    pub(super) fn cached(&self) -> (usize, usize) {
-        let _entered = self.runtime().enter();
-        let sizes = self.cache.sizes().into_iter();
-        sizes.fold((0, 0), |(objects, bytes), (_, _, size)| {
-            (objects + size.entries, bytes + size.bytes)
-        })
+    fn shard_options(&self) -> ShardOptions {
+        ShardOptions {
+            namespace: "agents".to_owned(),
+            name: LEASE.to_owned(),
+            identity: self.identity.to_string(),
+            terms: Terms::USUAL,
+            leader: self.fence.clone(),
+            metrics: METRICS.with(Arc::clone),
+        }
     }
 
-    /// The shards that the process works on.
-    pub(super) fn held(&self) -> usize {
-        let shards = self.shards.as_ref();
-        shards.map_or(0, |(shards, _)| shards.held().len())
-    }
-
-    pub(super) fn is_filled(&self) -> bool {
-        self.feeds.iter().all(|feed| feed.table.is_complete())
-    }
-
-    /// Asks for a list; the answer has the state after so many events.
-    pub(super) fn request_list(&mut self, feed: usize, events: usize, version: u64) {
-        self.feeds[feed].state = FeedState::Listing { events, version };
-    }
-
-    /// The watch is too old for the server.
-    pub(super) fn cut(&mut self, feed: usize) {
-        self.feeds[feed].state = FeedState::Cold;
-    }
-
-    /// A list arrives, or the next event; returns whether there was anything.
-    pub(super) fn hear(&mut self, feed: usize, world: &World) -> bool {
-        let runtime = self
-            .runtime
-            .take()
-            .expect("it is taken when the process ends");
-        let entered = runtime.enter();
-        let heard = match self.feeds[feed].state {
-            FeedState::Cold => false,
-            FeedState::Listing { events, version } => {
-                self.hear_list(feed, world, events, version);
-                self.feeds[feed].state = FeedState::Following(events);
-                true
-            }
-            FeedState::Following(next) => match world.logs[feed].get(next) {
-                Some(event) => {
-                    self.feeds[feed].state = FeedState::Following(next + 1);
-                    self.hear_event(feed, event);
-                    true
-                }
-                None => false,
-            },
+    /// Looks for shards, and takes some once everything is listed.
+    fn share(&mut self) {
+        let Some((shards, _)) = &self.shards else {
+            return;
         };
-        drop(entered);
-        self.runtime = Some(runtime);
-        heard
-    }
-
-    fn hear_list(&mut self, feed: usize, world: &World, events: usize, version: u64) {
-        let table = Arc::clone(&self.feeds[feed].table);
-        self.feeds[feed].highest = version;
-        let mut listed = HashSet::new();
-        for (key, object) in world.listed(feed, events) {
-            if feed == COPIES && object.label(AGENT).is_none() {
-                continue;
-            }
-            let shown = shown(key, object);
-            table.show_anew(key);
-            if let Some(change) = table.upsert(&shown).filter(|_| table.is_complete()) {
-                self.changed(&change);
-            }
-            listed.insert(key.clone());
-        }
-        let mut finished = table.finish(&listed, version);
-        finished.gone.sort_by(|a, b| a.key.cmp(&b.key));
-        for change in &finished.gone {
-            self.changed(change);
-        }
-        if finished.first && self.is_filled() {
-            self.filled();
-        }
-    }
-
-    fn hear_event(&mut self, feed: usize, event: &Event) {
-        let is_shown = |object: &&Arc<Object>| feed != COPIES || object.label(AGENT).is_some();
-        let before = event.before.as_ref().filter(is_shown);
-        let now = event.now.as_ref().filter(is_shown);
-        let of = &mut self.feeds[feed];
-        of.highest = of.highest.max(event.version);
-        let table = Arc::clone(&of.table);
-        let change = match (before, now) {
-            (None, None) => None,
-            (before, Some(now)) => {
-                if before.is_none() {
-                    table.show_anew(&event.key);
-                }
-                table.observe(&shown(&event.key, now))
-            }
-            (Some(before), None) => {
-                let mut last = Object::clone(before);
-                let version = event.version.to_string();
-                let metadata = last.metadata_mut();
-                metadata.insert("resourceVersion".into(), version.into());
-                table.delete(&Listed {
-                    key: event.key.clone(),
-                    version: event.version,
-                    object: last.into(),
-                })
-            }
-        };
-        if let Some(change) = change.filter(|_| table.is_complete()) {
-            self.changed(&change);
-        }
-    }
-
-    fn changed(&mut self, change: &Change) {
-        if let Some(id) = Id::of(&change.key) {
-            self.add(id, Urgency::Live);
-        }
-    }
-
-    /// The subjects of everything that is known.
-    fn subjects(&self) -> BTreeSet<Id> {
-        let subjects = [0, COPIES, 4].map(|feed: usize| self.feeds[feed].table.keys());
-        let subjects = subjects.iter().flatten();
-        subjects.filter_map(Id::of).collect()
+        let (note, told) = watch::channel(String::new());
+        self.note = note;
+        let (heard, _) = watch::channel(std::collections::BTreeMap::new());
+        let (wire, ready) = (self.wire.clone(), self.ready.clone());
+        let keeper = ShardKeeper::new(wire, self.shard_options(), shards, told, heard, ready);
+        let (election, stop) = (Arc::clone(&self.election), self.stop.clone());
+        tokio::runtime::Handle::current().spawn(async move {
+            keeper.run(stop).await;
+            election.lock().left = true;
+        });
     }
 
     /// Everything is listed: candidates compete from now on.
     fn filled(&mut self) {
         self.filled_at = Some(self.clock);
+        self.ready.cancel();
         if self.mode == Mode::Alone {
             return self.begin_work();
         }
@@ -409,20 +340,13 @@ impl Replica {
             identity: self.identity.to_string(),
             ..LeaseOptions::usual("agents", LEASE.to_owned(), &self.fence, &metrics)
         };
-        let shared = ShardOptions {
-            namespace: "agents".to_owned(),
-            name: LEASE.to_owned(),
-            identity: self.identity.to_string(),
-            terms: Terms::USUAL,
-            leader: self.fence.clone(),
-            metrics,
-        };
         options.marks = match self.mode {
             Mode::Shared(count) => view::marks(LEASE, count, &self.identity),
             Mode::Alone | Mode::Elected => Marks::default(),
         };
-        let (wire, stop) = (self.wire.clone(), self.stop.clone());
-        let (election, mode, others) = (Arc::clone(&self.election), self.mode, shared.clone());
+        let (wire, stop) = (self.wire.clone(), self.drained.clone());
+        let (election, mode, others) =
+            (Arc::clone(&self.election), self.mode, self.shard_options());
         let handle = tokio::runtime::Handle::current();
         handle.spawn(async move {
             let elected = async {
@@ -450,27 +374,12 @@ impl Replica {
                 election.lock().left = true;
             }
         });
-        if let Some((shards, _)) = &self.shards {
-            let (note, told) = watch::channel(String::new());
-            self.note = note;
-            let (heard, _) = watch::channel(std::collections::BTreeMap::new());
-            let keeper = ShardKeeper::new(self.wire.clone(), shared, shards, told, heard);
-            let (election, stop) = (Arc::clone(&self.election), self.stop.clone());
-            handle.spawn(async move {
-                keeper.run(stop).await;
-                election.lock().left = true;
-            });
-        }
     }
 
     // === the queue and the passes ===
 
     fn add(&mut self, id: Id, urgency: Urgency) {
-        let is_ours = match &self.shards {
-            None => self.at_work,
-            Some((shards, _)) => self.is_filled() && shards.is_held(shard(&id, shards)),
-        };
-        if is_ours {
+        if self.works_on(&id) {
             let (tenant, at) = (Arc::clone(&id.0.cluster), self.clock);
             self.queue.add(id, &tenant, Due { at, urgency }, at);
         }
@@ -625,8 +534,12 @@ impl Replica {
     }
 
     fn pump(&mut self, leases: &mut Leases, silent: bool) {
-        if self.mode == Mode::Alone || !self.is_filled() {
+        let is_idle = self.mode == Mode::Elected && !self.is_filled();
+        if self.mode == Mode::Alone || is_idle {
             return;
+        }
+        if self.stop.is_cancelled() && self.passes.is_empty() {
+            self.drained.cancel();
         }
         set_clock(self.clock, self.skew);
         loop {
@@ -693,7 +606,8 @@ impl Replica {
     /// The process is to end.
     pub(super) fn leave(&mut self) {
         self.stop.cancel();
-        if self.mode == Mode::Alone || !self.is_filled() {
+        let is_idle = self.mode == Mode::Elected && !self.is_filled();
+        if self.mode == Mode::Alone || is_idle {
             self.election.lock().left = true;
         }
     }
@@ -704,12 +618,15 @@ impl Replica {
         election.lost || (election.left && self.passes.is_empty())
     }
 
-    /// Whether this process works on a subject.
+    /// Whether this process works on a subject, all of whose objects it knows.
     pub(super) fn works_on(&self, id: &Id) -> bool {
-        match &self.shards {
-            None => self.at_work,
-            Some((shards, _)) => shards.is_held(shard(id, shards)),
-        }
+        let Some((shards, _)) = &self.shards else {
+            return self.at_work;
+        };
+        let mut tables = self.feeds.iter().map(|feed| &feed.table);
+        self.is_filled()
+            && shards.is_held(shard(id, shards))
+            && tables.all(|table| table.has_loaded(&id.0.cluster))
     }
 }
 

@@ -14,6 +14,10 @@ use kube_lang::object::{Object, merge_patch};
 pub(super) const FEEDS: usize = 5;
 /// The feed of the copies of Things, which is restricted to a label.
 pub(super) const COPIES: usize = 2;
+/// The feed of Secrets on the service side.
+pub(super) const OWN_SECRETS: usize = 3;
+/// The feed of states.
+pub(super) const STATES: usize = 4;
 
 /// A change of an object.
 #[derive(Clone, Debug)]
@@ -44,8 +48,8 @@ fn feed_of(key: &Key) -> usize {
     match (key.side == names.tenants, &key.kind) {
         (true, kind) => usize::from(*kind == names.secret),
         (false, kind) if *kind == names.thing => COPIES,
-        (false, kind) if *kind == names.secret => 3,
-        (false, _) => 4,
+        (false, kind) if *kind == names.secret => OWN_SECRETS,
+        (false, _) => STATES,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::publish::agent::feeds::{local_feed, namespace_kind};
+use crate::publish::agent::share::Share;
 use crate::publish::agent::subject::SubjectId;
 use crate::publish::agent::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
@@ -139,6 +140,7 @@ impl RelatedState {
         sides: &Sides,
         compiled: &Compiled,
         endpoints: &[Endpoint],
+        share: &Share,
         watches: &WatchRegistry,
     ) {
         let wanted = self.wanted(compiled, Origin::Kcp);
@@ -148,11 +150,12 @@ impl RelatedState {
             let watched = self.remote.entry(Arc::clone(&endpoint.url)).or_default();
             for (kind, resource) in &wanted {
                 watched.entry(Arc::clone(kind)).or_insert_with(|| {
-                    let wanted = endpoint.wanted(sides, kind, resource);
-                    watches.watch(WatchSpec {
-                        coverage: candidates(),
-                        ..wanted
-                    })
+                    let wanted = endpoint.wanted(sides, kind, resource, share);
+                    let coverage = Coverage {
+                        partition: wanted.coverage.partition,
+                        ..candidates()
+                    };
+                    watches.watch(WatchSpec { coverage, ..wanted })
                 });
             }
         }
@@ -168,6 +171,13 @@ impl RelatedState {
         self.begun
             && self.local.values().all(settled)
             && remote.is_none_or(|watches| watches.values().all(settled))
+    }
+
+    /// Whether the objects of a workspace are known, of all kinds of this endpoint that can be watched.
+    pub fn has_loaded(&self, source: &SourceId, cluster: &str) -> bool {
+        let watches = self.remote.get(source).into_iter().flatten();
+        let mut tables = watches.map(|(_, watch)| (watch.table(), watch.health()));
+        tables.all(|(table, health)| table.has_loaded(cluster) || health.problem.is_some())
     }
 
     /// Whether passes need objects of this kind at an endpoint.

@@ -1,6 +1,5 @@
 //! One table: the objects of a kind that one source shows.
 
-use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +19,13 @@ mod deletions;
 mod entry;
 mod fingerprints;
 mod idle;
+mod partition;
+mod parts;
 mod places;
 mod shares;
 mod show;
 mod size;
+mod state;
 mod trees;
 
 pub(super) use body::Body;
@@ -33,8 +35,11 @@ pub use coverage::Coverage;
 use coverage::Position;
 pub(super) use deletions::Outdated;
 use deletions::{Tombstone, Tombstones};
-use entry::{Completeness, Entry, Uid};
+use entry::{Completeness, Entry, PutOutcome, Uid};
 use idle::UnreadObjects;
+use partition::Parts;
+pub(in crate::cluster) use partition::changed;
+pub use partition::{KeptByAll, Partition, TenantMark, WantedParts};
 use places::Places;
 use shares::ClusterBudgets;
 pub use size::Size;
@@ -108,6 +113,8 @@ pub struct Table {
     /// The byte budget for bodies that have not been read.
     idle: AtomicUsize,
     state: RwLock<TableState>,
+    /// Locked after the state.
+    parts: RwLock<Parts>,
     /// The last time at which the server sent anything.
     last_activity: Mutex<Instant>,
     /// The number of objects that were examined to find others.
@@ -138,6 +145,7 @@ impl Table {
             idle: AtomicUsize::new(coverage.idle.unwrap_or(usize::MAX)),
             coverage,
             state: RwLock::new(state),
+            parts: RwLock::default(),
             last_activity: Mutex::new(Instant::now()),
             #[cfg(test)]
             visits: AtomicUsize::default(),
@@ -246,6 +254,9 @@ impl Table {
             let kept = is_kept.then(|| self.parsed(&state, key, entry)).flatten();
             return Some(kept.map_or(Seen::Unknown, Seen::Present));
         }
+        if !self.knows_part_of(key) {
+            return None;
+        }
         let absent = if state.complete {
             Seen::Absent
         } else {
@@ -336,7 +347,9 @@ impl Table {
     ) -> Option<Box<dyn Iterator<Item = (Key, &'s Entry)> + 's>> {
         let labelled = self.coverage.labelled.as_ref();
         let covered = labelled.is_none_or(|label| labels.get(label).is_some());
-        let known = state.complete && state.shares.knows_labels(cluster);
+        let known = state.complete
+            && self.knows_part_with(cluster, labels)
+            && state.shares.knows_labels(cluster);
         if !known || !covered || self.coverage.namespace.is_some() {
             return None;
         }
@@ -408,12 +421,13 @@ impl Table {
         key: &Key,
         object: &Arc<Object>,
     ) -> Result<Option<Change>, Outdated> {
-        let covered = version(object).filter(|_| self.coverage.accepts(key, object));
+        let is_kept = || self.coverage.accepts(key, object) && self.keeps(key, object);
+        let covered = version(object).filter(|_| is_kept());
         let Some(version) = covered else {
             return Ok(None);
         };
         let mut state = self.state.write();
-        if state.has_missed(key, version, object) {
+        if self.knows_part_of(key) && state.has_missed(key, version, object) {
             return Err(Outdated);
         }
         let is_new = !state.complete && !state.entries.contains_key(key);
@@ -651,140 +665,6 @@ impl Table {
     /// The scope of a cluster in this table.
     pub fn scope(&self, cluster: &str) -> Scope {
         Scope::new(&self.side, &self.kind, cluster)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PutOutcome {
-    Different,
-    /// Known already, except for what changes with every write.
-    Same,
-    /// A newer version is known.
-    Older,
-}
-
-impl TableState {
-    /// Whether an object came and went between two lists: the last one lacks it, and its deletion was never reported.
-    fn has_missed(&self, key: &Key, version: u64, object: &Object) -> bool {
-        let uid = || Uid::from(object.uid().unwrap_or_default());
-        let is_buried = || self.tombstones.get(key).is_some_and(|it| it.uid == uid());
-        version <= self.listed && !self.entries.contains_key(key) && !is_buried()
-    }
-
-    fn put(&mut self, coverage: &Coverage, key: &Key, version: u64, object: &Object) -> PutOutcome {
-        let uid = Uid::from(object.uid().unwrap_or_default());
-        if let Some(tombstone) = self.tombstones.get(key) {
-            let dead = tombstone.undated && tombstone.uid == uid;
-            if dead || version <= tombstone.version {
-                return PutOutcome::Older;
-            }
-        }
-        let known = self.entries.get(key);
-        if known.is_some_and(|entry| version < entry.version) {
-            return PutOutcome::Older;
-        }
-        self.revision += 1;
-        let before = known.map_or(0, |entry| entry.charge);
-        let kept = self.shares.keep(key, object, before);
-        let news = match known {
-            Some(entry) if entry.fingerprint == kept.fingerprint => PutOutcome::Same,
-            _ => PutOutcome::Different,
-        };
-        let asked = known.is_some_and(|entry| entry.asked.load(Ordering::Relaxed));
-        let answered = known.is_some_and(|entry| entry.answered);
-        let indexed = coverage.place(|label| object.label(label));
-        let before = known.and_then(|entry| entry.indexed);
-        if indexed != before {
-            self.unindex(before, key);
-            if let Some(place) = indexed {
-                // Nearly always the only one.
-                let keys = self.index.entry(place);
-                keys.or_insert_with(|| Vec::with_capacity(1))
-                    .push(key.clone());
-            }
-        }
-        let labels = Some(object).filter(|_| kept.extent != Completeness::Hidden);
-        let labelled = if let Some(known) = self.entries.get(key) {
-            self.places.relabel(key, &known.labelled, labels)
-        } else {
-            self.places.insert(key);
-            self.places.relabel(key, &[], labels)
-        };
-        self.tombstones.remove(key);
-        let entry = Entry {
-            version,
-            asked: asked.into(),
-            answered,
-            uid,
-            fingerprint: kept.fingerprint,
-            in_deletion: object.in_deletion(),
-            extent: kept.extent,
-            charge: kept.charge,
-            indexed,
-            labelled,
-            body: self.packer.pack(kept.text),
-        };
-        self.count(key, &entry);
-        self.trees.forget(key);
-        if let Some(before) = self.entries.insert(key.clone(), entry.into()) {
-            self.uncount(key, &before);
-        }
-        news
-    }
-
-    /// Counts the body of an object that has not been read. Beyond the budget, the oldest of these bodies are dropped.
-    fn rest(&mut self, key: &Key, most: usize) {
-        let Some(entry) = self.entries.get(key) else {
-            return;
-        };
-        if entry.extent != Completeness::Whole || entry.asked.load(Ordering::Relaxed) {
-            return;
-        }
-        self.idle.push(key, entry.body.text_len());
-        while self.idle.bytes > most
-            && let Some(oldest) = self.idle.pop()
-        {
-            if let Some(entry) = self.entries.get_mut(&oldest) {
-                let (bytes, charge) = (entry.body.len(), entry.charge);
-                entry.shrink();
-                self.trees.forget(&oldest);
-                self.bytes = self.bytes + entry.body.len() - bytes;
-                self.shares.recharge(&oldest, charge, entry.charge);
-            }
-        }
-    }
-
-    fn take(&mut self, key: &Key) -> Option<Entry> {
-        let entry = self.entries.remove(key)?;
-        self.revision += 1;
-        self.trees.forget(key);
-        self.uncount(key, &entry);
-        self.unindex(entry.indexed, key);
-        self.places.remove(key, &entry.labelled);
-        Some(*entry)
-    }
-
-    fn count(&mut self, key: &Key, entry: &Entry) {
-        self.bytes += entry.body.len();
-        self.fragments += usize::from(entry.extent == Completeness::Fragment);
-        self.shares.count(key, entry);
-    }
-
-    fn uncount(&mut self, key: &Key, entry: &Entry) {
-        self.bytes -= entry.body.len();
-        self.fragments -= usize::from(entry.extent == Completeness::Fragment);
-        self.shares.uncount(key, entry);
-    }
-
-    fn unindex(&mut self, place: Option<Position>, key: &Key) {
-        if let Some(place) = place
-            && let Slot::Occupied(mut slot) = self.index.entry(place)
-        {
-            slot.get_mut().retain(|other| other != key);
-            if slot.get().is_empty() {
-                slot.remove();
-            }
-        }
     }
 }
 

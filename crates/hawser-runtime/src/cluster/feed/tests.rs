@@ -4,9 +4,9 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::cluster::cache::{Cache, ChangeType, Coverage};
-use crate::cluster::ground::{Ground, fault};
-use hawser_sync::{Answer, Request, Seen, Side, Store};
+use crate::cluster::cache::{Cache, ChangeType, Coverage, Partition, TenantMark};
+use crate::cluster::ground::{Ground, fault, in_time};
+use hawser_sync::{Answer, Found, Request, Seen, Side, Store};
 use kcp_playground::server::{Action, LoggedRequest, When};
 use kube_lang::object::Gvk;
 
@@ -75,13 +75,24 @@ fn start_of(
     clusters: Clusters,
     pace: Pace,
 ) -> Fed {
-    let cache = Cache::new();
-    let (side, kind) = (Side::new("s"), Arc::new(kind));
-    cache.route(&side, "", &"here".into());
     let coverage = Coverage {
         labelled: query.map(|_| "l".into()),
         ..Coverage::default()
     };
+    start_covering(ground, (kind, resource), query, clusters, coverage, pace)
+}
+
+fn start_covering(
+    ground: Ground,
+    (kind, resource): (Gvk, &str),
+    query: Option<&str>,
+    clusters: Clusters,
+    coverage: Coverage,
+    pace: Pace,
+) -> Fed {
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(kind));
+    cache.route(&side, "", &"here".into());
     let table = cache.add(&side, &kind, &"here".into(), coverage);
     let (sender, told) = mpsc::unbounded_channel();
     let selection = Selection {
@@ -556,6 +567,115 @@ async fn what_was_not_asked_for_is_not_taken() {
         names.push(told.recv().await.unwrap().key.name.to_string());
     }
     assert_eq!(names, ["a", "e"]);
+}
+
+/// Tenants are named by a label, and the length of the name is the part.
+fn parted(ground: Ground) -> (Fed, watch::Sender<Option<BTreeSet<usize>>>) {
+    let (want, wanted) = watch::channel(None);
+    let partition = Partition {
+        mark: TenantMark::Label("l"),
+        part_of: Arc::new(str::len),
+        wanted,
+        everywhere: None,
+    };
+    let coverage = Coverage {
+        labelled: Some("l".into()),
+        partition: Some(partition),
+        ..Coverage::default()
+    };
+    let kind = Gvk::new("", "v1", "ConfigMap");
+    let clusters = Clusters::One("".into());
+    let of = (kind, "configmaps");
+    let fed = start_covering(
+        ground,
+        of,
+        Some("labelSelector=l"),
+        clusters,
+        coverage,
+        PATIENT,
+    );
+    (fed, want)
+}
+
+impl Fed {
+    /// Lists so far.
+    fn lists(&self) -> usize {
+        self.ground
+            .playground
+            .requests()
+            .count_since(0, is_whole_list)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let keys = self.feed.table().keys();
+        let mut names: Vec<_> = keys.iter().map(|key| key.name.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    async fn has_loaded(&self, tenant: &str) {
+        in_time(async {
+            while !self.feed.table().has_loaded(tenant) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_feed_keeps_the_wanted_parts_and_lists_when_there_are_more() {
+    let ground = Ground::start().await;
+    for (name, tenant) in [("a", "x"), ("b", "yy"), ("c", "zzz")] {
+        create(&ground, name, json!({"labels": {"l": tenant}})).await;
+    }
+    let (mut fed, want) = parted(ground);
+    let find = |fed: &Fed, tenant: &str| {
+        let labels = hawser_sync::Labels::from([("l".to_owned(), tenant.to_owned())]);
+        match fed.cache.find(&fed.feed.table().scope(""), &labels) {
+            Found::All(found) => Some(found.len()),
+            Found::Unknown => None,
+        }
+    };
+    // Nothing is asked for, and nothing is missing, while nothing is wanted.
+    want.send_replace(Some(BTreeSet::new()));
+    fed.feed.completed().await;
+    assert_eq!((fed.lists(), find(&fed, "x")), (0, None));
+
+    want.send_replace(Some([1].into()));
+    fed.has_loaded("x").await;
+    assert_eq!((fed.lists(), fed.names()), (1, vec!["a".to_owned()]));
+    assert_eq!((find(&fed, "x"), find(&fed, "yy")), (Some(1), None));
+    fed.told_of("a", ChangeType::Changed).await;
+
+    // Of the others, no event is told. An object that comes from another part is.
+    touch(&fed.ground, "b", "1").await;
+    touch(&fed.ground, "a", "1").await;
+    fed.told_of("a", ChangeType::Changed).await;
+    let relabel = async |fed: &Fed, name: &str, tenant: &str| {
+        let patch = json!({"metadata": {"labels": {"l": tenant}}});
+        let call = Call::merge_patch(path(&format!("/{name}")), &patch);
+        fed.ground.service.ask(call).await.unwrap();
+    };
+    relabel(&fed, "b", "y").await;
+    assert_eq!(fed.next().await, ("b".to_owned(), ChangeType::Changed));
+    // Whoever knows an object hears that it left.
+    relabel(&fed, "b", "yy").await;
+    assert_eq!(fed.next().await, ("b".to_owned(), ChangeType::Changed));
+    assert_eq!(find(&fed, "y"), Some(0));
+
+    // More parts need a list; what was known is not told again.
+    want.send_replace(Some([1, 3].into()));
+    fed.has_loaded("zzz").await;
+    assert_eq!((fed.lists(), find(&fed, "zzz")), (2, Some(1)));
+    assert_eq!(fed.next().await, ("c".to_owned(), ChangeType::Changed));
+
+    // Fewer need none, and nothing is told: the objects exist.
+    want.send_replace(Some([3].into()));
+    touch(&fed.ground, "c", "1").await;
+    assert_eq!(fed.next().await, ("c".to_owned(), ChangeType::Changed));
+    assert_eq!((fed.names(), fed.lists()), (vec!["c".to_owned()], 2));
+    assert_eq!((find(&fed, "x"), find(&fed, "zzz")), (None, Some(1)));
 }
 
 #[tokio::test]

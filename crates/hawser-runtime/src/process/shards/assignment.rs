@@ -30,6 +30,8 @@ fn mixed(number: u64) -> u64 {
 pub struct Moves {
     pub take: BTreeSet<usize>,
     pub release: BTreeSet<usize>,
+    /// The shards that it will have when all members have made their moves.
+    pub part: BTreeSet<usize>,
 }
 
 /// The moves of one member. `holders` has the holder of each shard, if it may be alive; a holder that is no member keeps
@@ -56,6 +58,7 @@ pub fn moves(members: &BTreeSet<String>, holders: &[Option<String>], me: &str) -
         shards.sort_by_key(|shard| std::cmp::Reverse((weight(member, *shard), *shard)));
         if member == me {
             moves.release.extend(shards.iter().skip(part));
+            moves.part.extend(shards.iter().take(part));
         }
         free.extend(shards.iter().skip(part));
         room.insert(member, part.saturating_sub(shards.len()));
@@ -67,7 +70,11 @@ pub fn moves(members: &BTreeSet<String>, holders: &[Option<String>], me: &str) -
             break;
         };
         *room -= 1;
-        if *member == me && holders[shard].is_none() {
+        if *member != me {
+            continue;
+        }
+        moves.part.insert(shard);
+        if holders[shard].is_none() {
             moves.take.insert(shard);
         }
     }
@@ -157,11 +164,16 @@ mod tests {
             let me = all[turn % all.len()];
             let moves = moves(members, holders, me);
             let in_order = number > turns.len();
-            quiet = if in_order && moves == Moves::default() {
-                quiet + 1
+            let held = (0..holders.len()).filter(|shard| holders[*shard].as_ref() == Some(me));
+            if moves.take.is_empty() && moves.release.is_empty() {
+                quiet += usize::from(in_order);
+                let is_member = |holder: &Option<String>| holder.is_some();
+                if holders.iter().all(is_member) && quiet > all.len() {
+                    assert_eq!(moves.part, held.collect(), "the part of {me}");
+                }
             } else {
-                0
-            };
+                quiet = 0;
+            }
             for shard in moves.release {
                 assert_eq!(holders[shard].as_ref(), Some(me));
                 holders[shard] = None;

@@ -1,10 +1,11 @@
 //! The shards of this process: which of them it may work on, each behind the fence of its Lease.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
 use crate::process::lease::{Fence, Fenced};
@@ -20,6 +21,8 @@ pub enum ShardChange {
 #[derive(Debug)]
 pub struct Shards {
     slots: Box<[Mutex<Slot>]>,
+    /// The shards whose objects this process needs, now or soon; `None` until that is known.
+    wanted: watch::Sender<Option<BTreeSet<usize>>>,
     /// Notified when work on a shard has ended.
     ended: Notify,
     changes: mpsc::UnboundedSender<ShardChange>,
@@ -48,10 +51,24 @@ impl Shards {
         let (changes, heard) = mpsc::unbounded_channel();
         let shards = Self {
             slots: (0..count).map(|_| Mutex::default()).collect(),
+            wanted: watch::Sender::default(),
             ended: Notify::new(),
             changes,
         };
         (Arc::new(shards), heard)
+    }
+
+    /// The shards whose objects this process needs, now or soon; `None` until that is known.
+    pub fn wanted(&self) -> watch::Receiver<Option<BTreeSet<usize>>> {
+        self.wanted.subscribe()
+    }
+
+    pub(super) fn want(&self, shards: BTreeSet<usize>) {
+        self.wanted.send_if_modified(|wanted| {
+            let is_news = wanted.as_ref() != Some(&shards);
+            *wanted = Some(shards);
+            is_news
+        });
     }
 
     pub fn count(&self) -> usize {

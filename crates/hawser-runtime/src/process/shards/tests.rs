@@ -37,7 +37,10 @@ impl Process {
         let (note, told) = watch::channel(format!("from {identity}"));
         let (heard, notes) = watch::channel(BTreeMap::new());
         let connection = ground.service.clone();
-        let keeper = ShardKeeper::new(connection, options(identity, terms), &shards, told, heard);
+        let ready = CancellationToken::new();
+        ready.cancel();
+        let options = options(identity, terms);
+        let keeper = ShardKeeper::new(connection, options, &shards, told, heard, ready);
         let stop = CancellationToken::new();
         Self {
             shards,

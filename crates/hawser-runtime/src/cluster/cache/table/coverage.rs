@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use super::partition::Partition;
 use hawser_sync::{Key, Labels};
 use kube_lang::object::Object;
 
@@ -11,7 +12,7 @@ use kube_lang::object::Object;
 pub(super) type Position = NonZeroU64;
 
 /// The part of a kind that a table covers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Coverage {
     /// Only objects that carry this label,
     pub labelled: Option<Arc<str>>,
@@ -23,6 +24,8 @@ pub struct Coverage {
     /// Byte budget for the bodies of objects that have not been read; beyond it, only identity and labels are kept.
     /// Without a budget, all bodies are kept.
     pub idle: Option<usize>,
+    /// The part that this process keeps; without it, everything.
+    pub partition: Option<Partition>,
 }
 
 impl Coverage {

@@ -77,6 +77,16 @@ pub(super) enum Completeness {
     Hidden,
 }
 
+/// What an object from a list, an event or an answer was to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PutOutcome {
+    Different,
+    /// Known already, except for what changes with every write.
+    Same,
+    /// A newer version is known.
+    Older,
+}
+
 impl Entry {
     /// Notes that the object is used; returns whether its body is there.
     pub(super) fn ask(&self) -> bool {

@@ -18,7 +18,7 @@ impl Table {
         match state.entries.get(key) {
             Some(entry) if !state.shares.settles(key, entry) => None,
             Some(entry) => Some(Some(entry.fingerprint)),
-            None if !self.coverage.reaches(key) => Some(None),
+            None if !self.coverage.reaches(key) || !self.knows_part_of(key) => Some(None),
             None => state.complete.then_some(Some(Fingerprint::ABSENT)),
         }
     }

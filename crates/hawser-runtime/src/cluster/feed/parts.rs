@@ -1,0 +1,68 @@
+//! The parts of a source that a feed keeps, if several processes share its tenants.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::{Clusters, Reader, WatchError};
+use crate::cluster::cache::changed;
+use hawser_sync::KeyParts;
+
+impl Reader {
+    /// Waits until a part of the source is wanted. Without one, the table is complete: nothing is missing.
+    pub(super) async fn await_wanted(&mut self) {
+        while let Some(wanted) = &mut self.wanted {
+            let parts = wanted.borrow_and_update().clone();
+            match parts {
+                Some(parts) if !parts.is_empty() => {
+                    self.table.accept(&parts);
+                    self.listing = Some(parts);
+                    return;
+                }
+                Some(none) => {
+                    self.table.accept(&none);
+                    if !self.table.is_complete() {
+                        self.complete(&HashSet::new(), 0);
+                    }
+                }
+                None => {}
+            }
+            while timeout(self.pace.silence / 2, changed(&mut self.wanted)).await.is_err() {
+                // No server is silent where none is asked.
+                self.table.note_activity();
+            }
+        }
+    }
+
+    /// Other parts of the source may be wanted now: drops what is not; fails if a list is needed.
+    pub(super) fn heed_wanted(&mut self) -> Result<(), WatchError> {
+        let wanted = self.wanted.as_mut();
+        let parts = wanted.and_then(|wanted| wanted.borrow_and_update().clone());
+        let parts = parts.unwrap_or_default();
+        if !self.table.has_loaded_all(&parts) {
+            return Err(WatchError::MoreWanted);
+        }
+        self.table.accept(&parts);
+        Ok(())
+    }
+
+    /// The version of an object in a part that is not wanted, read without the rest of the object.
+    pub(super) fn version_of_unwanted(&self, text: &str) -> Option<u64> {
+        let (tenant, head) = self.table.passes_over(text)?;
+        let cluster = match &self.selection.clusters {
+            Clusters::One(cluster) => Arc::clone(cluster),
+            Clusters::Annotation(_) => tenant.into(),
+        };
+        let key = KeyParts {
+            side: self.table.side().clone(),
+            cluster,
+            namespace: head.namespace.map(Into::into),
+            name: head.name.into(),
+            kind: Arc::clone(self.table.kind()),
+        };
+        // An object that was in another part before is not passed over.
+        let is_known = self.table.known_version(&key.into()).is_some();
+        head.resource_version.parse().ok().filter(|_| !is_known)
+    }
+}

@@ -1,0 +1,209 @@
+//! The caches of a process, and the feeds that fill them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use super::{FeedState, Replica, shown};
+use crate::cluster::cache::{Change, Listed};
+use crate::cluster::queue::Urgency;
+use crate::simulation::dialect::{AGENT, Id};
+use crate::simulation::world::{COPIES, Event, World};
+use hawser_sync::Key;
+use kube_lang::object::Object;
+
+impl Replica {
+    /// The objects in the caches, and their bytes.
+    pub(in crate::simulation) fn cached(&self) -> (usize, usize) {
+        let _entered = self.runtime().enter();
+        let sizes = self.cache.sizes().into_iter();
+        sizes.fold((0, 0), |(objects, bytes), (_, _, size)| {
+            (objects + size.entries, bytes + size.bytes)
+        })
+    }
+
+    /// The shards that the process works on.
+    pub(in crate::simulation) fn held(&self) -> usize {
+        let shards = self.shards.as_ref();
+        shards.map_or(0, |(shards, _)| shards.held().len())
+    }
+
+    pub(in crate::simulation) fn is_filled(&self) -> bool {
+        self.feeds.iter().all(|feed| feed.table.is_complete())
+    }
+
+    /// Asks for a list; the answer has the state after so many events.
+    pub(in crate::simulation) fn request_list(&mut self, feed: usize, events: usize, version: u64) {
+        if self.feeds[feed].table.coverage().partition.is_some() {
+            match self.wanted() {
+                Some(parts) if !parts.is_empty() => {
+                    self.feeds[feed].table.accept(&parts);
+                    self.feeds[feed].listing = Some(parts);
+                }
+                Some(none) => {
+                    self.feeds[feed].table.accept(&none);
+                    return self.entered(|own| own.complete(feed, &HashSet::new(), 0));
+                }
+                None => return,
+            }
+        }
+        self.feeds[feed].state = FeedState::Listing { events, version };
+    }
+
+    /// The watch is too old for the server.
+    pub(in crate::simulation) fn cut(&mut self, feed: usize) {
+        self.feeds[feed].state = FeedState::Cold;
+    }
+
+    /// The shards whose objects the process needs.
+    pub(in crate::simulation) fn wanted(&self) -> Option<BTreeSet<usize>> {
+        let (shards, _) = self.shards.as_ref()?;
+        shards.wanted().borrow().clone()
+    }
+
+    /// Other shards may be wanted than a feed follows.
+    pub(in crate::simulation) fn heed_wanted(&mut self, feed: usize) {
+        let wanted = self.wanted();
+        let of = &mut self.feeds[feed];
+        let is_following = matches!(of.state, FeedState::Following(_));
+        if of.table.coverage().partition.is_none() || !is_following {
+            return;
+        }
+        let wanted = wanted.unwrap_or_default();
+        if of.table.has_loaded_all(&wanted) {
+            of.table.accept(&wanted);
+        } else {
+            of.state = FeedState::Cold;
+        }
+    }
+
+    /// A list arrives, or the next event; returns whether there was anything.
+    pub(in crate::simulation) fn hear(&mut self, feed: usize, world: &World) -> bool {
+        self.entered(|own| {
+            own.heed_wanted(feed);
+            match own.feeds[feed].state {
+                FeedState::Cold => false,
+                FeedState::Listing { events, version } => {
+                    own.hear_list(feed, world, events, version);
+                    own.feeds[feed].state = FeedState::Following(events);
+                    true
+                }
+                FeedState::Following(next) => match world.logs[feed].get(next) {
+                    Some(event) => {
+                        own.feeds[feed].state = FeedState::Following(next + 1);
+                        own.hear_event(feed, event);
+                        true
+                    }
+                    None => false,
+                },
+            }
+        })
+    }
+
+    /// Does something on the clock of the process.
+    pub(in crate::simulation) fn entered<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let runtime = self.runtime.take();
+        let runtime = runtime.expect("it is taken when the process ends");
+        let entered = runtime.enter();
+        let done = work(self);
+        drop(entered);
+        self.runtime = Some(runtime);
+        done
+    }
+
+    pub(in crate::simulation) fn hear_list(
+        &mut self,
+        feed: usize,
+        world: &World,
+        events: usize,
+        version: u64,
+    ) {
+        let table = Arc::clone(&self.feeds[feed].table);
+        self.feeds[feed].highest = version;
+        let mut listed = HashSet::new();
+        for (key, object) in world.listed(feed, events) {
+            let is_unlabelled = feed == COPIES && object.label(AGENT).is_none();
+            if is_unlabelled || !table.takes_in(key, object) {
+                continue;
+            }
+            let shown = shown(key, object);
+            table.show_anew(key);
+            if let Some(change) = table.upsert(&shown).filter(|_| table.is_complete()) {
+                self.changed(&change);
+            }
+            listed.insert(key.clone());
+        }
+        self.complete(feed, &listed, version);
+    }
+
+    pub(in crate::simulation) fn complete(
+        &mut self,
+        feed: usize,
+        listed: &HashSet<Key>,
+        version: u64,
+    ) {
+        let table = Arc::clone(&self.feeds[feed].table);
+        let mut finished = table.finish(listed, version);
+        finished.gone.sort_by(|a, b| a.key.cmp(&b.key));
+        for change in &finished.gone {
+            self.changed(change);
+        }
+        let loaded = self.feeds[feed].listing.take();
+        let is_more = loaded.is_some_and(|parts| table.note_loaded(&parts));
+        if finished.first && self.is_filled() {
+            self.filled();
+        } else if is_more {
+            for id in self.subjects() {
+                self.add(id, Urgency::Initial);
+            }
+        }
+    }
+
+    pub(in crate::simulation) fn hear_event(&mut self, feed: usize, event: &Event) {
+        let is_shown = |object: &&Arc<Object>| feed != COPIES || object.label(AGENT).is_some();
+        let before = event.before.as_ref().filter(is_shown);
+        let now = event.now.as_ref().filter(is_shown);
+        let of = &mut self.feeds[feed];
+        of.highest = of.highest.max(event.version);
+        let table = Arc::clone(&of.table);
+        let mut states = before.into_iter().chain(now);
+        if !states.any(|object| table.takes_in(&event.key, object)) {
+            return;
+        }
+        let change = match (before, now) {
+            (None, None) => None,
+            (before, Some(now)) => {
+                if before.is_none() {
+                    table.show_anew(&event.key);
+                }
+                table.observe(&shown(&event.key, now))
+            }
+            (Some(before), None) => {
+                let mut last = Object::clone(before);
+                let version = event.version.to_string();
+                let metadata = last.metadata_mut();
+                metadata.insert("resourceVersion".into(), version.into());
+                table.delete(&Listed {
+                    key: event.key.clone(),
+                    version: event.version,
+                    object: last.into(),
+                })
+            }
+        };
+        if let Some(change) = change.filter(|_| table.is_complete()) {
+            self.changed(&change);
+        }
+    }
+
+    pub(in crate::simulation) fn changed(&mut self, change: &Change) {
+        if let Some(id) = Id::of(&change.key) {
+            self.add(id, Urgency::Live);
+        }
+    }
+
+    /// The subjects of everything that is known.
+    pub(in crate::simulation) fn subjects(&self) -> BTreeSet<Id> {
+        let subjects = [0, COPIES, 4].map(|feed: usize| self.feeds[feed].table.keys());
+        let subjects = subjects.iter().flatten();
+        subjects.filter_map(Id::of).collect()
+    }
+}
