@@ -28,7 +28,10 @@ impl Reader {
                 }
                 None => {}
             }
-            while timeout(self.pace.silence / 2, changed(&mut self.wanted)).await.is_err() {
+            while timeout(self.pace.silence / 2, changed(&mut self.wanted))
+                .await
+                .is_err()
+            {
                 // No server is silent where none is asked.
                 self.table.note_activity();
             }
