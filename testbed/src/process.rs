@@ -127,6 +127,17 @@ impl Launch {
         self
     }
 
+    /// Limits the memory that it can write to. A process that needs more is refused it, and ends.
+    #[must_use]
+    pub fn with_memory(mut self, mebibytes: usize) -> Self {
+        let limited = format!("ulimit -d {} && exec \"$@\"", mebibytes << 10);
+        let before = [OsString::from("-c"), limited.into(), "sh".into()];
+        let program = std::mem::replace(&mut self.program, "/bin/sh".into());
+        let before = before.into_iter().chain([program.into_os_string()]);
+        self.args = before.chain(self.args).collect();
+        self
+    }
+
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), Some(value.into())));
@@ -310,12 +321,10 @@ impl Process {
 
     /// What it wrote to its log.
     pub fn log(&self) -> String {
-        let bytes = self
-            .stderr
-            .as_ref()
-            .map(fs::read)
-            .and_then(Result::ok)
-            .unwrap_or_default();
+        // A device such as /dev/full has no end.
+        let file = self.stderr.as_ref().filter(|file| file.is_file());
+        let bytes = file.map(fs::read).and_then(Result::ok);
+        let bytes = bytes.unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 

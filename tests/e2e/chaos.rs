@@ -23,7 +23,7 @@ use proptest::strategy::BoxedStrategy;
 use serde_json::Value;
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Process, Signal, within};
+use testbed::{Launch, Process, Signal, within};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -37,6 +37,10 @@ use crate::federation::place::Place;
 const DONE: Duration = Duration::from_mins(3);
 /// Longer than the locks of those dialects hold that lose them in a life.
 const LOST: Duration = Duration::from_millis(4500);
+/// The memory of a process that has little of it, in MiB.
+const LITTLE: usize = 64;
+/// The last words of a process that is refused memory.
+const OUT_OF_MEMORY: &str = "memory allocation of";
 /// The round after which the faults end once for everything to come into step.
 const MIDDLE: usize = 2;
 /// The time without a write that is a rest.
@@ -68,7 +72,11 @@ pub(crate) trait Life {
     /// The servers that have faults; none if they are real.
     fn servers(&self) -> Vec<&Playground>;
     fn processes(&self) -> &[Mutex<Process>];
-    fn start(&self, process: usize) -> Result<Process>;
+    /// A process that is about to be started.
+    fn launch(&self, process: usize) -> Result<Launch>;
+    fn start(&self, process: usize) -> Result<Process> {
+        self.launch(process)?.spawn()
+    }
     /// What is to be done after a kill, so that the next process does not wait for the lock of this one.
     async fn release(&self, _process: usize) -> Result<()> {
         Ok(())
@@ -199,7 +207,11 @@ async fn restart_ended<L: Life>(life: &L) -> Result<()> {
         if let Some(exit) = process.exit() {
             let tail = process.log_tail(20);
             let is_code = matches!(exit.reason, testbed::process::Reason::Code(_));
-            ensure!(L::ELECTS && is_code, "a process ended by {exit}:\n{tail}");
+            let is_squeezed = tail.contains(OUT_OF_MEMORY);
+            ensure!(
+                L::ELECTS && is_code || is_squeezed,
+                "a process ended by {exit}:\n{tail}"
+            );
             *process = life.start(number)?;
         }
     }
@@ -225,13 +237,14 @@ async fn settle<'l, L: Life>(
 
 async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) -> Result<()> {
     let process = &life.processes()[number];
-    let crash = async || -> Result<()> {
+    let crash_into = async |hardship: fn(Launch) -> Launch| -> Result<()> {
         let mut process = process.lock().await;
         process.kill().await?;
         life.release(number).await?;
-        *process = life.start(number)?;
+        *process = hardship(life.launch(number)?).spawn()?;
         Ok(())
     };
+    let crash = async || crash_into(|launch| launch).await;
     sleep(after).await;
     match blow {
         Blow::Kill => crash().await?,
@@ -240,6 +253,8 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
             sleep(after / 4).await;
             crash().await?;
         }
+        Blow::Squeeze => crash_into(|launch| launch.with_memory(LITTLE)).await?,
+        Blow::FillDisk => crash_into(|launch| launch.log("/dev/full")).await?,
         Blow::Suspend(time) => {
             let process = process.lock().await;
             process.signal(Signal::Stop)?;

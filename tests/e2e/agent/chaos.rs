@@ -13,7 +13,7 @@ use kcp_playground::Playground;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use testbed::Process;
+use testbed::{Launch, Process};
 use tokio::time::sleep;
 
 use super::crash::{copies, idle, states};
@@ -499,8 +499,8 @@ impl chaos::Life for Life<'_> {
         &self.agent
     }
 
-    fn start(&self, _: usize) -> Result<Process> {
-        self.stage.world.start_agent()
+    fn launch(&self, _: usize) -> Result<Launch> {
+        self.stage.world.launch()
     }
 
     fn logs(&self) -> &Path {

@@ -31,6 +31,10 @@ pub(super) enum Blow {
     Double,
     /// The same, while the first one is suspended for so long that it loses its lock. It goes on for a while then.
     Usurp,
+    /// The next one has little memory.
+    Squeeze,
+    /// The next one has no room for its log.
+    FillDisk,
 }
 
 pub(crate) fn millis(range: Range<u64>) -> impl Strategy<Value = Duration> {
@@ -90,6 +94,8 @@ fn round<L: Life>() -> impl Strategy<Value = Round<L::Deeds>> {
         2 => millis(100..3000).prop_map(Blow::Suspend),
         2 => Just(Blow::Double),
         1 => Just(Blow::Usurp),
+        1 => Just(Blow::Squeeze),
+        1 => Just(Blow::FillDisk),
     ];
     // Nothing tells a process without a lock that another one works by now.
     let blow = blow.prop_map(|blow| match blow {

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use proptest::prelude::BoxedStrategy;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
-use testbed::{Process, unique};
+use testbed::{Launch, Process, unique};
 use tokio::time::sleep;
 
 use self::wishes::{
@@ -362,12 +362,10 @@ impl chaos::Life for Life {
         &self.control_plane
     }
 
-    fn start(&self, _: usize) -> Result<Process> {
+    fn launch(&self, _: usize) -> Result<Launch> {
         let log = self.logs().join(format!("{}.log", unique("federate")));
         let program = chaos::hawser();
-        self.world
-            .launching_program(&program, "federate", &log)
-            .spawn()
+        Ok(self.world.launching_program(&program, "federate", &log))
     }
 
     async fn release(&self, _: usize) -> Result<()> {

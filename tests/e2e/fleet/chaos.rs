@@ -465,7 +465,7 @@ impl chaos::Life for Life {
         &self.processes
     }
 
-    fn start(&self, process: usize) -> Result<Process> {
+    fn launch(&self, process: usize) -> Result<Launch> {
         let command = if process == 0 { "hub" } else { "member" };
         let log = format!("{}.log", unique(&format!("{command}-{process}")));
         let launch = Launch::new(command, chaos::hawser())
@@ -474,13 +474,12 @@ impl chaos::Life for Life {
             .log(self.logs.path().join(log));
         let hub = self.places[0].kubeconfig_file();
         if process == 0 {
-            return launch
+            return Ok(launch
                 .arg("--enable-webhook=false")
                 .arg("--kubeconfig")
-                .arg(hub)
-                .spawn();
+                .arg(hub));
         }
-        launch
+        Ok(launch
             .arg(format!(
                 "--member-cluster-name={}",
                 member_name(process - 1)
@@ -488,8 +487,7 @@ impl chaos::Life for Life {
             .arg("--hub-kubeconfig")
             .arg(hub)
             .arg("--kubeconfig")
-            .arg(self.places[process].kubeconfig_file())
-            .spawn()
+            .arg(self.places[process].kubeconfig_file()))
     }
 
     async fn release(&self, process: usize) -> Result<()> {

@@ -420,10 +420,10 @@ impl chaos::Life for Life {
         &self.mirror
     }
 
-    fn start(&self, _: usize) -> Result<Process> {
+    fn launch(&self, _: usize) -> Result<Launch> {
         let [cloud, robot] = &self.places;
         let log = self.logs.path().join(format!("{}.log", unique("mirror")));
-        Launch::new("mirror", chaos::hawser())
+        Ok(Launch::new("mirror", chaos::hawser())
             .args(["mirror", "-robot-name=r1", "-page-address=0"])
             .args(["-listen-address=127.0.0.1:0", "-log-level=-4"])
             .arg("--enable-robot-spec-source")
@@ -431,8 +431,7 @@ impl chaos::Life for Life {
             .arg(cloud.kubeconfig_file())
             .arg("--kubeconfig")
             .arg(robot.kubeconfig_file())
-            .log(log)
-            .spawn()
+            .log(log))
     }
 
     fn logs(&self) -> &Path {
