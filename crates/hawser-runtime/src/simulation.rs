@@ -55,6 +55,8 @@ use schedule::{LONGEST, Simulation};
 thread_local! {
     /// The wall clock of the process that runs, in microseconds.
     static CLOCK: Cell<Option<i64>> = const { Cell::new(None) };
+    /// No process asks its fence: to see that this is found.
+    static IGNORES_FENCES: Cell<bool> = const { Cell::new(false) };
     static CHANCE: RefCell<Option<Dice>> = const { RefCell::new(None) };
 }
 

@@ -49,6 +49,9 @@ const AT_ONCE: usize = 16;
 /// The objects of a shard that was given up are needed for this long: it often comes back.
 const KEPT: Duration = Duration::from_mins(1);
 
+/// Processes that start together count each other for this long, although they have not read their objects yet.
+const STARTING: Duration = Duration::from_mins(1);
+
 /// The time limit for work on a shard that is released.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -91,8 +94,11 @@ pub struct ShardKeeper<S = Connection> {
     presence: Presence<S>,
     view: View,
     held: BTreeMap<usize, HeldShard<S>>,
-    /// When each shard was last held or about to be taken.
+    /// When each shard was last held.
     needed: BTreeMap<usize, Instant>,
+    began: Instant,
+    /// Others that start can see this process.
+    has_shown: bool,
     /// Cancelled when everything that the work needs has been read.
     ready: CancellationToken,
     /// Shards whose Lease exists and is not listed: it lacks the label.
@@ -137,6 +143,8 @@ impl<S: LeaseServer> ShardKeeper<S> {
             shards: Arc::clone(shards),
             held: BTreeMap::new(),
             needed: BTreeMap::new(),
+            began: Instant::now(),
+            has_shown: false,
             ready,
             unlisted: BTreeSet::new(),
             listed: Instant::now(),
@@ -199,10 +207,19 @@ impl<S: LeaseServer> ShardKeeper<S> {
             release,
             part,
         } = self.moves(now);
-        self.want(&part);
         if !self.ready.is_cancelled() {
+            // Where nobody works yet, processes show that they are there before they read their part.
+            let is_cold = self.view.holders(now).iter().all(Option::is_none);
+            let is_shown = std::mem::replace(&mut self.has_shown, true);
+            if is_cold && self.began.elapsed() < STARTING {
+                problems.extend(self.presence.show(NOTE, "").await.err());
+            }
+            if is_shown || !is_cold {
+                self.want(&part);
+            }
             return false;
         }
+        self.want(&part);
         let notes = self.view.notes(&self.options.identity, now);
         self.others.send_if_modified(|others| {
             let differs = *others != notes;
@@ -272,10 +289,11 @@ impl<S: LeaseServer> ShardKeeper<S> {
     /// Needs the objects of these shards, of those that are held, and for a while of those that were.
     fn want(&mut self, part: &BTreeSet<usize>) {
         let now = Instant::now();
-        let needed = self.held.keys().chain(part);
-        self.needed.extend(needed.map(|shard| (*shard, now)));
+        self.needed
+            .extend(self.held.keys().map(|shard| (*shard, now)));
         self.needed.retain(|_, at| now.duration_since(*at) < KEPT);
-        self.shards.want(self.needed.keys().copied().collect());
+        self.shards
+            .want(self.needed.keys().chain(part).copied().collect());
     }
 
     fn moves(&self, now: Instant) -> Moves {

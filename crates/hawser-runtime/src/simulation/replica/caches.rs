@@ -33,18 +33,16 @@ impl Replica {
 
     /// Asks for a list; the answer has the state after so many events.
     pub(in crate::simulation) fn request_list(&mut self, feed: usize, events: usize, version: u64) {
-        if self.feeds[feed].table.coverage().partition.is_some() {
-            match self.wanted() {
-                Some(parts) if !parts.is_empty() => {
-                    self.feeds[feed].table.accept(&parts);
-                    self.feeds[feed].listing = Some(parts);
-                }
-                Some(none) => {
-                    self.feeds[feed].table.accept(&none);
-                    return self.entered(|own| own.complete(feed, &HashSet::new(), 0));
-                }
-                None => return,
+        let of = &mut self.feeds[feed];
+        if let Some(wanted) = &mut of.wanted {
+            let Some(parts) = wanted.borrow_and_update().clone() else {
+                return;
+            };
+            of.table.accept(&parts);
+            if parts.is_empty() {
+                return self.entered(|own| own.complete(feed, &HashSet::new(), 0));
             }
+            of.listing = Some(parts);
         }
         self.feeds[feed].state = FeedState::Listing { events, version };
     }
@@ -54,23 +52,18 @@ impl Replica {
         self.feeds[feed].state = FeedState::Cold;
     }
 
-    /// The shards whose objects the process needs.
-    pub(in crate::simulation) fn wanted(&self) -> Option<BTreeSet<usize>> {
-        let (shards, _) = self.shards.as_ref()?;
-        shards.wanted().borrow().clone()
-    }
-
     /// Other shards may be wanted than a feed follows.
-    pub(in crate::simulation) fn heed_wanted(&mut self, feed: usize) {
-        let wanted = self.wanted();
+    fn heed_wanted(&mut self, feed: usize) {
         let of = &mut self.feeds[feed];
-        let is_following = matches!(of.state, FeedState::Following(_));
-        if of.table.coverage().partition.is_none() || !is_following {
+        let (FeedState::Following(_), Some(wanted)) = (of.state, &mut of.wanted) else {
+            return;
+        };
+        if !wanted.has_changed().unwrap_or_default() {
             return;
         }
-        let wanted = wanted.unwrap_or_default();
-        if of.table.has_loaded_all(&wanted) {
-            of.table.accept(&wanted);
+        let parts = wanted.borrow_and_update().clone().unwrap_or_default();
+        if of.table.has_loaded_all(&parts) {
+            of.table.accept(&parts);
         } else {
             of.state = FeedState::Cold;
         }
