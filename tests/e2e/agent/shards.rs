@@ -360,9 +360,8 @@ async fn no_two_replicas_write_to_a_workspace_whatever_happens_to_them(
         stop.store(true, Ordering::Relaxed);
         anyhow::Ok(())
     };
-    let (loaded, happened) = tokio::join!(scene.load(&stop), events);
-    happened?;
-    ensure!(loaded? > 0);
+    let (loaded, ()) = tokio::try_join!(scene.load(&stop), events)?;
+    ensure!(loaded > 0);
     scene.await_in_step().await?;
     // Those that were suspended or cut off have not ended.
     let ended = replicas.iter().filter(|one| one.process.exit().is_some());
@@ -433,9 +432,8 @@ async fn another_number_of_shards_waits_until_the_old_shards_are_released(
         stop.store(true, Ordering::Relaxed);
         anyhow::Ok((newer, alone))
     };
-    let (loaded, happened) = tokio::join!(scene.load(&stop), events);
-    let (newer, alone) = happened?;
-    ensure!(loaded? > 0);
+    let (loaded, (newer, alone)) = tokio::try_join!(scene.load(&stop), events)?;
+    ensure!(loaded > 0);
     scene.await_in_step().await?;
     // Whoever wrote first in a new way was the last: nobody wrote in the old way afterwards.
     let generation = |user: &str| match user {
