@@ -92,7 +92,7 @@ async fn started(
     Ok((process, last.duration_since(begin)))
 }
 
-/// One, two and four replicas that share the workspaces, and the loss of one.
+/// One, two and four replicas that share the workspaces of many objects, and the loss of one.
 pub(crate) async fn replicas(
     world: &World,
     contender: &Contender,
@@ -100,6 +100,11 @@ pub(crate) async fn replicas(
     report: &mut Report,
 ) -> Result<()> {
     let copies = Sightings::start(&world.service, Field::SpecOfCopies).await?;
+    let all = names("item", sizes.many);
+    make(&world.teams, &all).await?;
+    let process = world.start(contender)?;
+    copies.await_last(&all, 0, DEADLINE).await?;
+    process.stop(DEADLINE).await?;
     for count in [1, 2, 4] {
         let start = |number| world.replica(contender, number, SHARDS);
         let mut processes: Vec<Process> = (0..count).map(start).collect::<Result<_>>()?;
@@ -107,6 +112,17 @@ pub(crate) async fn replicas(
         for process in &processes {
             settle(process).await?;
         }
+        let memory: Vec<u64> = processes
+            .iter()
+            .map(|it| Ok(it.memory()?.rss_bytes))
+            .collect::<Result<_>>()?;
+        let most = memory.into_iter().max().context("no replica")?;
+        report.point(
+            "memory of one replica [MB]",
+            "replicas",
+            count,
+            megabytes(most),
+        );
         let cost = |processes: &[Process]| processes.iter().map(processor).sum::<Result<f64>>();
         let before = cost(&processes)?;
         let made = names(&format!("shared-{count}"), sizes.objects);
@@ -128,17 +144,6 @@ pub(crate) async fn replicas(
             "replicas",
             count,
             took,
-        );
-        let memory: Vec<u64> = processes
-            .iter()
-            .map(|it| Ok(it.memory()?.rss_bytes))
-            .collect::<Result<_>>()?;
-        let most = memory.into_iter().max().context("no replica")?;
-        report.point(
-            "memory of one replica [MB]",
-            "replicas",
-            count,
-            megabytes(most),
         );
         if count > 1 {
             let lost = processes.pop().context("no replica")?;
