@@ -96,10 +96,9 @@ async fn the_status_of_an_object_comes_back_from_the_only_member() -> Result<()>
     })
     .await;
     // A status is no change of the resource.
-    let placed = way.until_there(&crp("mirror")).await;
-    ensure!(
-        placed["status"]["observedResourceIndex"] == "0",
-        "{placed:#}"
-    );
+    way.until(&crp("mirror"), |placed| {
+        placed["status"]["observedResourceIndex"] == "0"
+    })
+    .await;
     Ok(())
 }
