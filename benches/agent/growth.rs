@@ -1,17 +1,18 @@
 //! How an agent grows: with its objects, with its workspaces, and with its replicas.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use testbed::{Process, eventually};
 use tokio::time::Instant;
 
-use super::measures::{DEADLINE, Sizes, make, megabytes, names, processor, rate, rested, settle};
+use super::measures::{
+    DEADLINE, Sizes, make_all, megabytes, names, processor, rate, rested, settle, start_with,
+};
 use super::plane::NAMESPACE;
 use super::report::Report;
 use super::sightings::{Field, Sightings};
-use super::world::{Contender, Service, Team, World};
+use super::world::{Contender, Service, World};
 
 const SHARDS: usize = 12;
 
@@ -25,8 +26,8 @@ pub(crate) async fn objects(
     let copies = Sightings::start(&world.service, Field::SpecOfCopies).await?;
     let mut all = 0;
     for &step in steps {
-        let process = started(world, contender, &copies, &world.teams, all..step).await?;
-        let (process, took) = process;
+        let made = names("grown", step).split_off(all);
+        let (process, took) = start_with(world, contender, &copies, &made).await?;
         report.point(
             "new objects [objects/s]",
             "objects",
@@ -60,7 +61,8 @@ pub(crate) async fn workspaces(
     for &step in steps {
         let world = World::make(service, setup, step).await?;
         let copies = Sightings::start(&world.service, Field::SpecOfCopies).await?;
-        let (process, took) = started(&world, contender, &copies, &world.teams, 0..objects).await?;
+        let made = names("grown", objects);
+        let (process, took) = start_with(&world, contender, &copies, &made).await?;
         report.point(
             "new objects [objects/s]",
             "workspaces",
@@ -75,23 +77,6 @@ pub(crate) async fn workspaces(
     Ok(())
 }
 
-/// Makes objects, starts an agent, and waits until it has made all copies; the time that this took.
-async fn started(
-    world: &World,
-    contender: &Contender,
-    copies: &Sightings,
-    teams: &[Team],
-    numbers: std::ops::Range<usize>,
-) -> Result<(Process, Duration)> {
-    let made: Vec<String> = names("grown", numbers.end).split_off(numbers.start);
-    make(teams, &made).await?;
-    let begin = Instant::now();
-    let process = world.start(contender)?;
-    let last = copies.await_last(&made, 0, DEADLINE).await?;
-    settle(&process).await?;
-    Ok((process, last.duration_since(begin)))
-}
-
 /// One, two and four replicas that share the workspaces of many objects, and the loss of one.
 pub(crate) async fn replicas(
     world: &World,
@@ -101,9 +86,7 @@ pub(crate) async fn replicas(
 ) -> Result<()> {
     let copies = Sightings::start(&world.service, Field::SpecOfCopies).await?;
     let all = names("item", sizes.many);
-    make(&world.teams, &all).await?;
-    let process = world.start(contender)?;
-    copies.await_last(&all, 0, DEADLINE).await?;
+    let (process, _) = start_with(world, contender, &copies, &all).await?;
     process.stop(DEADLINE).await?;
     for count in [1, 2, 4] {
         let start = |number| world.replica(contender, number, SHARDS);
@@ -126,14 +109,12 @@ pub(crate) async fn replicas(
         let cost = |processes: &[Process]| processes.iter().map(processor).sum::<Result<f64>>();
         let before = cost(&processes)?;
         let made = names(&format!("shared-{count}"), sizes.objects);
-        let begin = Instant::now();
-        make(&world.teams, &made).await?;
-        let last = copies.await_last(&made, 0, DEADLINE).await?;
+        let took = make_all(&world.teams, &copies, &made).await?;
         report.point(
             "new objects [objects/s]",
             "replicas",
             count,
-            rate(made.len(), last.duration_since(begin)),
+            rate(made.len(), took),
         );
         for process in &processes {
             settle(process).await?;
@@ -149,14 +130,12 @@ pub(crate) async fn replicas(
             let lost = processes.pop().context("no replica")?;
             lost.kill().await?;
             let made = names(&format!("lost-{count}"), sizes.objects);
-            let begin = Instant::now();
-            make(&world.teams, &made).await?;
-            let last = copies.await_last(&made, 0, DEADLINE).await?;
+            let took = make_all(&world.teams, &copies, &made).await?;
             report.point(
                 "until the last new object after a replica is killed [s]",
                 "replicas",
                 count,
-                last.duration_since(begin).as_secs_f64(),
+                took.as_secs_f64(),
             );
         }
         for process in processes {

@@ -78,13 +78,12 @@ fn options(args: &[String]) -> Result<Options> {
             ("--service", "playground") => options.service = Service::Playground,
             ("--rounds", count) => options.rounds = count.parse().context("--rounds")?,
             ("--only", only) => {
-                let wanted = PARTS
-                    .into_iter()
-                    .filter(|(name, _)| only.split(',').any(|it| it == *name));
+                let names: Vec<&str> = only.split(',').collect();
+                let wanted = PARTS.into_iter().filter(|(name, _)| names.contains(name));
                 options.parts = wanted.map(|(_, part)| part).collect();
                 ensure!(
-                    !options.parts.is_empty(),
-                    "--only={only}: there are speed, size, growth and replicas"
+                    options.parts.len() == names.len(),
+                    "--only={only}: there are speed, size, growth and replicas, each once"
                 );
             }
             ("--no-floor", _) => options.floor = false,

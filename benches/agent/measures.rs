@@ -37,7 +37,7 @@ pub(crate) fn names(what: &str, count: usize) -> Vec<String> {
 }
 
 /// Makes objects, in the teams by turns.
-pub(crate) async fn make(teams: &[Team], names: &[String]) -> Result<()> {
+async fn make(teams: &[Team], names: &[String]) -> Result<()> {
     let creates = names.iter().zip(teams.iter().cycle());
     stream::iter(creates)
         .map(async |(name, team)| {
@@ -49,6 +49,34 @@ pub(crate) async fn make(teams: &[Team], names: &[String]) -> Result<()> {
         .buffer_unordered(CLIENTS)
         .try_collect()
         .await
+}
+
+/// Makes objects, and waits until they have copies; the time that this took.
+pub(crate) async fn make_all(
+    teams: &[Team],
+    copies: &Sightings,
+    names: &[String],
+) -> Result<Duration> {
+    let begin = Instant::now();
+    make(teams, names).await?;
+    let last = copies.await_last(names, 0, DEADLINE).await?;
+    Ok(last.duration_since(begin))
+}
+
+/// Makes objects in all teams, starts a contender, and waits until it has made all copies; the time that this took.
+pub(crate) async fn start_with(
+    world: &World,
+    contender: &Contender,
+    copies: &Sightings,
+    names: &[String],
+) -> Result<(Process, Duration)> {
+    make(&world.teams, names).await?;
+    let begin = Instant::now();
+    let process = world.start(contender)?;
+    let last = copies.await_last(names, 0, DEADLINE).await?;
+    let took = last.duration_since(begin);
+    settle(&process).await?;
+    Ok((process, took))
 }
 
 async fn set(plane: &Plane, namespace: &str, name: &str, part: &str, count: u64) -> Result<()> {
@@ -116,10 +144,8 @@ pub(crate) async fn speed(
     ] {
         let made = names(what, sizes.objects);
         let before = processor(&process)?;
-        let begin = Instant::now();
-        make(teams, &made).await?;
-        let last = awaited(&made).await?;
-        report.add(title, rate(made.len(), last.duration_since(begin)));
+        let took = make_all(teams, &copies, &made).await?;
+        report.add(title, rate(made.len(), took));
         settle(&process).await?;
         report.add(
             "  of the process: processor [ms/object]",
@@ -236,11 +262,9 @@ async fn burst(world: &World, copies: &Sightings, sizes: Sizes, report: &mut Rep
         anyhow::Ok(took)
     };
     let running = async {
-        let begin = Instant::now();
-        make(std::slice::from_ref(one), &made).await?;
-        let last = copies.await_last(&made, 0, DEADLINE).await;
+        let took = make_all(std::slice::from_ref(one), copies, &made).await;
         done.cancel();
-        anyhow::Ok(last?.duration_since(begin))
+        took
     };
     let (mut took, burst) = futures::try_join!(changing, running)?;
     report.add("burst of one tenant [objects/s]", rate(made.len(), burst));
@@ -257,15 +281,11 @@ pub(crate) async fn size(
 ) -> Result<()> {
     let copies = Sightings::start(&world.service, Field::SpecOfCopies).await?;
     let all = names("item", sizes.many);
-    make(&world.teams, &all).await?;
-    let begin = Instant::now();
-    let process = world.start(contender)?;
-    let last = copies.await_last(&all, 0, DEADLINE).await?;
+    let (process, took) = start_with(world, contender, &copies, &all).await?;
     report.add(
         "10,000 objects at the start [objects/s]",
-        rate(all.len(), last.duration_since(begin)),
+        rate(all.len(), took),
     );
-    settle(&process).await?;
     let memory = process.memory()?;
     report.add(
         "memory with them, after their start [MB]",
