@@ -22,7 +22,7 @@ mod forms;
 mod table;
 
 pub use forms::{Forms, LabelledForms};
-pub(in crate::cluster) use table::changed;
+pub(in crate::cluster) use table::wanted_changed;
 pub use table::{
     Change, ChangeType, Coverage, Finished, KeptByAll, Listed, ObjectSize, Partition, Size, Table,
     TenantMark, WantedParts, version,

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
-use super::cache::{Change, Listed, Table, WantedParts, changed, version};
+use super::cache::{Change, Listed, Table, WantedParts, version, wanted_changed};
 use super::connection::{
     Call, CallError, Connection, PageEnd, REQUEST_TIMEOUT, Refusal, RequestError, Streamed,
 };
@@ -702,7 +702,7 @@ impl Reader {
             let line = tokio::select! {
                 line = timeout(self.pace.silence, stream.line()) => line,
                 Ok(()) = self.doubts.changed() => return Ok(()),
-                () = changed(&mut self.wanted) => {
+                () = wanted_changed(&mut self.wanted) => {
                     self.heed_wanted()?;
                     continue;
                 }

@@ -38,7 +38,7 @@ use deletions::{Tombstone, Tombstones};
 use entry::{Completeness, Entry, PutOutcome, Uid};
 use idle::UnreadObjects;
 use partition::Parts;
-pub(in crate::cluster) use partition::changed;
+pub(in crate::cluster) use partition::wanted_changed;
 pub use partition::{KeptByAll, Partition, TenantMark, WantedParts};
 use places::Places;
 use shares::ClusterBudgets;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::{Clusters, Reader, WatchError};
-use crate::cluster::cache::changed;
+use crate::cluster::cache::wanted_changed;
 use hawser_sync::KeyParts;
 
 impl Reader {
@@ -28,7 +28,7 @@ impl Reader {
                 }
                 None => {}
             }
-            while timeout(self.pace.silence / 2, changed(&mut self.wanted))
+            while timeout(self.pace.silence / 2, wanted_changed(&mut self.wanted))
                 .await
                 .is_err()
             {

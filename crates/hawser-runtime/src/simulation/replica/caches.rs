@@ -7,7 +7,7 @@ use super::{FeedState, Replica, shown};
 use crate::cluster::cache::{Change, Listed};
 use crate::cluster::queue::Urgency;
 use crate::simulation::dialect::{AGENT, Id};
-use crate::simulation::world::{COPIES, Event, World};
+use crate::simulation::world::{COPIES, Event, STATES, World};
 use hawser_sync::Key;
 use kube_lang::object::Object;
 
@@ -195,7 +195,7 @@ impl Replica {
 
     /// The subjects of everything that is known.
     pub(in crate::simulation) fn subjects(&self) -> BTreeSet<Id> {
-        let subjects = [0, COPIES, 4].map(|feed: usize| self.feeds[feed].table.keys());
+        let subjects = [0, COPIES, STATES].map(|feed: usize| self.feeds[feed].table.keys());
         let subjects = subjects.iter().flatten();
         subjects.filter_map(Id::of).collect()
     }

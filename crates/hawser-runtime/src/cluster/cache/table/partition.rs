@@ -105,7 +105,7 @@ impl fmt::Debug for Partition {
 }
 
 /// Resolves when other parts are wanted.
-pub(crate) async fn changed(wanted: &mut Option<WantedParts>) {
+pub(crate) async fn wanted_changed(wanted: &mut Option<WantedParts>) {
     if let Some(wanted) = wanted
         && wanted.changed().await.is_ok()
     {

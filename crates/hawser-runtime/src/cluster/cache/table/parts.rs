@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Table;
 use super::partition::{Head, HeadMetadata, Partition, TenantMark};
+use super::{Table, TableState};
 use hawser_sync::{Key, Labels};
 use kube_lang::object::Object;
 
@@ -84,12 +84,18 @@ impl Table {
             return;
         }
         for keys in self.keys().chunks(TOGETHER) {
-            let mut state = self.state.write();
-            for key in keys {
+            // They are parsed while others read.
+            let is_unwanted = |state: &TableState, key: &Key| {
                 let object = state.entries.get(key).and_then(|entry| entry.object());
-                if object.is_some_and(|object| !self.keeps(key, &object)) {
-                    state.take(key);
-                }
+                object.is_some_and(|object| !self.keeps(key, &object))
+            };
+            let unwanted: Vec<&Key> = {
+                let state = self.state.read();
+                keys.iter().filter(|key| is_unwanted(&state, key)).collect()
+            };
+            let mut state = self.state.write();
+            for key in unwanted {
+                state.take(key);
             }
         }
     }
