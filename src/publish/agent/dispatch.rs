@@ -180,7 +180,7 @@ impl Dispatch {
         }
     }
 
-    /// A first list is complete: starts the publications that have waited for it.
+    /// A first list is complete, or one of more shards: queues what has waited for it.
     pub fn completed(&self, source: &SourceId, kind: &Arc<Gvk>) {
         for publication in self.running().values() {
             // On the service cluster, related kinds are listed late, and kinds of which each replica has a part. They
