@@ -21,6 +21,9 @@ use tokio::time;
 use crate::binaries;
 use crate::eventually::{SOON, within};
 
+/// The first line in the log of a process with limited memory.
+pub const LIMITED: &str = "the memory of this process is limited";
+
 /// What to start, and how.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -127,10 +130,12 @@ impl Launch {
         self
     }
 
-    /// Limits the memory that it can write to. A process that needs more is refused it, and ends.
+    /// Limits the memory that it can write to; its log begins with [`LIMITED`]. A process that needs more is refused
+    /// memory or threads, and ends or panics.
     #[must_use]
     pub fn with_memory(mut self, mebibytes: usize) -> Self {
-        let limited = format!("ulimit -d {} && exec \"$@\"", mebibytes << 10);
+        let kibibytes = mebibytes << 10;
+        let limited = format!("ulimit -d {kibibytes} && echo '{LIMITED}' >&2 && exec \"$@\"");
         let before = [OsString::from("-c"), limited.into(), "sh".into()];
         let program = std::mem::replace(&mut self.program, "/bin/sh".into());
         let before = before.into_iter().chain([program.into_os_string()]);

@@ -23,6 +23,7 @@ use proptest::strategy::BoxedStrategy;
 use serde_json::Value;
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
+use testbed::process::LIMITED;
 use testbed::{Launch, Process, Signal, within};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
@@ -39,8 +40,8 @@ const DONE: Duration = Duration::from_mins(3);
 const LOST: Duration = Duration::from_millis(4500);
 /// The memory of a process that has little of it, in MiB.
 const LITTLE: usize = 64;
-/// The last words of a process that is refused memory.
-const OUT_OF_MEMORY: &str = "memory allocation of";
+/// The message of a panic where a process is refused a thread.
+const NO_THREAD: &str = "OS can't spawn worker thread";
 /// The round after which the faults end once for everything to come into step.
 const MIDDLE: usize = 2;
 /// The time without a write that is a rest.
@@ -181,6 +182,11 @@ async fn in_step<L: Life>(life: &L) -> Result<()> {
     for server in life.servers() {
         server.faults().clear();
     }
+    for number in 0..life.processes().len() {
+        if is_squeezed(&*life.processes()[number].lock().await) {
+            restart(life, number, |launch| launch).await?;
+        }
+    }
     settle(life, "everything in step", L::check).await
 }
 
@@ -207,11 +213,8 @@ async fn restart_ended<L: Life>(life: &L) -> Result<()> {
         if let Some(exit) = process.exit() {
             let tail = process.log_tail(20);
             let is_code = matches!(exit.reason, testbed::process::Reason::Code(_));
-            let is_squeezed = tail.contains(OUT_OF_MEMORY);
-            ensure!(
-                L::ELECTS && is_code || is_squeezed,
-                "a process ended by {exit}:\n{tail}"
-            );
+            let may_end = L::ELECTS && is_code || is_squeezed(&process);
+            ensure!(may_end, "a process ended by {exit}:\n{tail}");
             *process = life.start(number)?;
         }
     }
@@ -235,16 +238,27 @@ async fn settle<'l, L: Life>(
         .map_err(|last| anyhow!("not within {DONE:?}: {what}; last seen: {last}"))
 }
 
+/// Kills a process and starts the next one, which may have a hardship.
+async fn restart<L: Life>(
+    life: &L,
+    number: usize,
+    hardship: impl FnOnce(Launch) -> Launch,
+) -> Result<()> {
+    let mut process = life.processes()[number].lock().await;
+    process.kill().await?;
+    life.release(number).await?;
+    *process = hardship(life.launch(number)?).spawn()?;
+    Ok(())
+}
+
+/// Whether a process has little memory. It may end at any time.
+fn is_squeezed(process: &Process) -> bool {
+    process.log().contains(LIMITED)
+}
+
 async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) -> Result<()> {
     let process = &life.processes()[number];
-    let crash_into = async |hardship: fn(Launch) -> Launch| -> Result<()> {
-        let mut process = process.lock().await;
-        process.kill().await?;
-        life.release(number).await?;
-        *process = hardship(life.launch(number)?).spawn()?;
-        Ok(())
-    };
-    let crash = async || crash_into(|launch| launch).await;
+    let crash = async || restart(life, number, |launch| launch).await;
     sleep(after).await;
     match blow {
         Blow::Kill => crash().await?,
@@ -253,8 +267,8 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
             sleep(after / 4).await;
             crash().await?;
         }
-        Blow::Squeeze => crash_into(|launch| launch.with_memory(LITTLE)).await?,
-        Blow::FillDisk => crash_into(|launch| launch.log("/dev/full")).await?,
+        Blow::Squeeze => restart(life, number, |launch| launch.with_memory(LITTLE)).await?,
+        Blow::FillDisk => restart(life, number, |launch| launch.log("/dev/full")).await?,
         Blow::Suspend(time) => {
             let process = process.lock().await;
             process.signal(Signal::Stop)?;
@@ -291,8 +305,13 @@ fn check_logs(directory: &Path) -> Result<()> {
             continue;
         }
         let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-        let bad = |line: &&str| is_told(line) || line.contains("panicked at");
-        let bad: Vec<&str> = log.lines().filter(bad).take(5).collect();
+        let is_squeezed = log.contains(LIMITED);
+        let next = log.lines().skip(1).chain([""]);
+        let bad = |(line, next): &(&str, &str)| {
+            let is_refused = is_squeezed && next.contains(NO_THREAD);
+            is_told(line) || line.contains("panicked at") && !is_refused
+        };
+        let bad: Vec<_> = log.lines().zip(next).filter(bad).take(5).collect();
         ensure!(bad.is_empty(), "{}: {bad:#?}", path.display());
     }
     Ok(())
