@@ -33,6 +33,7 @@ mod parts;
 use names::Names;
 pub use pace::Pace;
 use pace::{Backoff, PageSize};
+use parts::Position;
 
 /// The objects that a feed requests.
 #[derive(Clone)]
@@ -197,6 +198,7 @@ impl Feed {
     }
 }
 
+#[derive(Clone)]
 struct Reader {
     selection: Selection,
     path: String,
@@ -256,7 +258,7 @@ enum WatchError {
     TooOld,
     #[error("no event or bookmark for {} seconds", .0.as_secs())]
     Silent(Duration),
-    #[error("more parts of the source are wanted")]
+    #[error("the list of more parts of the source failed")]
     MoreWanted,
 }
 
@@ -585,13 +587,14 @@ impl Reader {
     }
 
     /// Follows the events after a list, until a list is needed again.
-    async fn follow(&mut self, stream: Option<Streamed>, mut since: u64) {
+    async fn follow(&mut self, stream: Option<Streamed>, since: u64) {
         let mut stream = stream;
+        let mut at = Position::new(since);
         // Whether the server may have gone back to an older state.
         let mut is_doubtful = false;
         loop {
             if is_doubtful {
-                match self.is_other_history(since).await {
+                match self.is_other_history(at.since).await {
                     Some(true) => return,
                     Some(false) => is_doubtful = false,
                     None => {}
@@ -599,10 +602,10 @@ impl Reader {
             }
             let opened = Instant::now();
             let followed = match stream.take() {
-                Some(stream) => self.read(stream, &mut since).await,
-                None => self.open(&mut since).await,
+                Some(stream) => self.read(stream, &mut at).await,
+                None => self.open(&mut at).await,
             };
-            self.highest = self.highest.max(since);
+            self.highest = self.highest.max(at.since);
             match followed {
                 Ok(()) => self.pause_if_short(opened).await,
                 Err(WatchError::Silent(_)) => {
@@ -672,8 +675,8 @@ impl Reader {
         }
     }
 
-    async fn open(&mut self, since: &mut u64) -> Result<(), WatchError> {
-        let seconds = self.pace.watch_seconds();
+    async fn open(&mut self, at: &mut Position) -> Result<(), WatchError> {
+        let (since, seconds) = (at.since, self.pace.watch_seconds());
         let path = self.query(&format!(
             "watch=1&allowWatchBookmarks=true&resourceVersion={since}&timeoutSeconds={seconds}"
         ));
@@ -689,21 +692,26 @@ impl Reader {
                 if std::mem::take(&mut self.is_unreachable) {
                     self.report_recovery();
                 }
-                self.read(stream, since).await
+                self.read(stream, at).await
             }
             410 => Err(WatchError::TooOld),
             _ => Err(WatchError::Refused(stream.refusal().await)),
         }
     }
 
-    async fn read(&mut self, mut stream: Streamed, since: &mut u64) -> Result<(), WatchError> {
+    async fn read(&mut self, mut stream: Streamed, at: &mut Position) -> Result<(), WatchError> {
         loop {
             let silent = WatchError::Silent(self.pace.silence);
             let line = tokio::select! {
                 line = timeout(self.pace.silence, stream.line()) => line,
                 Ok(()) = self.doubts.changed() => return Ok(()),
                 () = wanted_changed(&mut self.wanted) => {
-                    self.heed_wanted()?;
+                    self.heed_wanted(at);
+                    continue;
+                }
+                listed = at.listed() => {
+                    listed?;
+                    self.heed_wanted(at);
                     continue;
                 }
             };
@@ -718,9 +726,9 @@ impl Reader {
                     let Some((version, _)) = taken else {
                         continue;
                     };
-                    *since = (*since).max(version);
+                    at.since = at.since.max(version);
                 }
-                "BOOKMARK" => *since = (*since).max(bookmark(object).0),
+                "BOOKMARK" => at.since = at.since.max(bookmark(object).0),
                 _ => return Err(said(object)),
             }
             self.recovered();

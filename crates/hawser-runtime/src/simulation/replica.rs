@@ -124,6 +124,18 @@ pub(super) enum FeedState {
     Following(usize),
 }
 
+/// What a feed does beside its watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beside {
+    Nothing,
+    /// A list is to be requested.
+    Due,
+    Listing {
+        events: usize,
+        version: u64,
+    },
+}
+
 pub(super) struct Feed {
     table: Arc<Table>,
     /// Notified when other shards are wanted.
@@ -131,6 +143,8 @@ pub(super) struct Feed {
     /// The shards that the list under way shows.
     listing: Option<BTreeSet<usize>>,
     pub(super) state: FeedState,
+    /// The list of more shards beside the watch.
+    pub(super) beside: Beside,
     /// The highest version of a list or an event.
     pub(super) highest: u64,
 }
@@ -246,6 +260,7 @@ impl Replica {
                 wanted,
                 listing: None,
                 state: FeedState::Cold,
+                beside: Beside::Nothing,
                 highest: 0,
             }
         });

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::dialect::Id;
 use super::dice::Dice;
 use super::leases::Leases;
-use super::replica::{FeedState, Mode, Replica};
+use super::replica::{Mode, Replica};
 use super::set_chance;
 use super::world::{FEEDS, World};
 
@@ -97,11 +97,12 @@ impl Fleet {
     fn hear(&mut self, at: usize) {
         for feed in 0..FEEDS {
             let replica = &mut self.replicas[at];
-            if replica.feeds[feed].state == FeedState::Cold {
+            if replica.wants_list(feed) {
                 let events = self.world.logs[feed].len();
                 replica.request_list(feed, events, self.world.version);
             }
             while replica.hear(feed, &self.world) {}
+            replica.hear_beside(feed, &self.world);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::dialect::{FOREIGN, Id, NAMES, SUBJECTS};
 use super::dice::Dice;
 use super::leases::Leases;
-use super::replica::{FeedState, LEASE, Mode, Replica, Slot, Waiting};
+use super::replica::{Beside, LEASE, Mode, Replica, Slot, Waiting};
 use super::world::{FEEDS, World};
 use super::{checker, set_chance};
 use crate::process::lease::Terms;
@@ -219,21 +219,26 @@ impl Simulation {
     }
 
     fn hear(&mut self, at: usize, feed: usize) -> bool {
-        let heard = self.replicas[at].hear(feed, &self.world);
+        let (replica, world) = (&mut self.replicas[at], &self.world);
+        let has_beside = matches!(replica.feeds[feed].beside, Beside::Listing { .. });
+        let is_first = has_beside && self.dice.percent(30);
+        let heard = is_first && replica.hear_beside(feed, world)
+            || replica.hear(feed, world)
+            || replica.hear_beside(feed, world);
         if heard {
-            let replica = &self.replicas[at];
-            let (identity, state) = (replica.identity.clone(), replica.feeds[feed].state);
-            self.note(|| format!("{identity} hears feed {feed}: {state:?}"));
+            let of = &replica.feeds[feed];
+            let (identity, state, beside) = (replica.identity.clone(), of.state, of.beside);
+            self.note(|| format!("{identity} hears feed {feed}: {state:?}, beside {beside:?}"));
         }
         heard
     }
 
-    /// Asks for a list where there is none. The server may lag, but shows nothing older than it has shown.
+    /// Asks for a list where one is to be requested. The server may lag, but shows nothing older than it has shown.
     fn list(&mut self, at: usize, feed: usize) {
-        let of = &self.replicas[at].feeds[feed];
-        if of.state != FeedState::Cold {
+        if !self.replicas[at].wants_list(feed) {
             return;
         }
+        let of = &self.replicas[at].feeds[feed];
         let (log, least) = (&self.world.logs[feed], of.highest);
         let oldest = log.partition_point(|event| event.version <= least);
         let lag = if self.calm { 0 } else { self.dice.below(3) };

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Names {
     known: HashSet<Arc<str>>,
     /// With this many names, unused ones are dropped.

@@ -34,6 +34,7 @@ impl Pace {
 }
 
 /// The page size of lists: smaller after a page failed.
+#[derive(Clone)]
 pub(super) struct PageSize {
     now: usize,
     most: usize,
@@ -77,6 +78,7 @@ impl PageSize {
 }
 
 /// Doubling waits with a random part.
+#[derive(Clone)]
 pub(super) struct Backoff {
     limits: (Duration, Duration),
     next: Duration,

@@ -1,13 +1,45 @@
 //! The parts of a source that a feed keeps, if several processes share its tenants.
 
 use std::collections::HashSet;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::time::timeout;
+use tracing::debug;
 
 use super::{Clusters, Reader, WatchError};
 use crate::cluster::cache::wanted_changed;
 use hawser_sync::KeyParts;
+
+/// The position of a watch.
+pub(super) struct Position {
+    /// The version of the last event.
+    pub(super) since: u64,
+    /// The list of more parts that is under way beside the watch.
+    beside: Option<Pin<Box<dyn Future<Output = Result<u64, WatchError>> + Send>>>,
+}
+
+impl Position {
+    pub(super) fn new(since: u64) -> Self {
+        Self {
+            since,
+            beside: None,
+        }
+    }
+
+    /// Resolves when the list beside the watch ends. After a failure, the feed has to list everything.
+    pub(super) async fn listed(&mut self) -> Result<(), WatchError> {
+        let Some(beside) = &mut self.beside else {
+            return std::future::pending().await;
+        };
+        let listed = beside.await;
+        self.beside = None;
+        listed.map(drop).map_err(|trouble| {
+            debug!(%trouble, "the list beside a watch failed");
+            WatchError::MoreWanted
+        })
+    }
+}
 
 impl Reader {
     /// Waits until a part of the source is wanted. Without one, the table is complete: nothing is missing.
@@ -38,16 +70,24 @@ impl Reader {
         }
     }
 
-    /// Other parts of the source may be wanted now: drops what is not; fails if a list is needed.
-    pub(super) fn heed_wanted(&mut self) -> Result<(), WatchError> {
+    /// Other parts of the source may be wanted now: drops what is not. If more are wanted, lists beside the watch, whose
+    /// events show these from now on.
+    pub(super) fn heed_wanted(&mut self, at: &mut Position) {
         let wanted = self.wanted.as_mut();
         let parts = wanted.and_then(|wanted| wanted.borrow_and_update().clone());
         let parts = parts.unwrap_or_default();
-        if !self.table.has_loaded_all(&parts) {
-            return Err(WatchError::MoreWanted);
+        if at.beside.is_some() {
+            // The list under way may have passed over objects of other parts: these have to wait.
+            return self.table.accept_fewer(&parts);
         }
         self.table.accept(&parts);
-        Ok(())
+        if !self.table.has_loaded_all(&parts) {
+            let mut beside = self.clone();
+            beside.highest = self.highest.max(at.since);
+            beside.overruled.clear();
+            beside.listing = Some(parts);
+            at.beside = Some(Box::pin(async move { beside.pages().await }));
+        }
     }
 
     /// The version of an object in a part that is not wanted, read without the rest of the object.

@@ -679,6 +679,59 @@ async fn a_feed_keeps_the_wanted_parts_and_lists_when_there_are_more() {
 }
 
 #[tokio::test]
+async fn events_arrive_while_more_parts_are_listed() {
+    let ground = Ground::start().await;
+    for (name, tenant) in [("a", "x"), ("c", "zzz")] {
+        create(&ground, name, json!({"labels": {"l": tenant}})).await;
+    }
+    let (mut fed, want) = parted(ground);
+    want.send_replace(Some([1].into()));
+    fed.has_loaded("x").await;
+    let never = Action::Latency(Duration::from_hours(1));
+    let faults = fed.ground.playground.faults();
+    faults.add(fault("list", "configmaps", never).once());
+    want.send_replace(Some([1, 3].into()));
+    in_time(async {
+        let mut number = 0;
+        while fed.names() != ["a", "c"] {
+            number += 1;
+            touch(&fed.ground, "c", &number.to_string()).await;
+        }
+    })
+    .await;
+    touch(&fed.ground, "a", "1").await;
+    fed.told_of("a", ChangeType::Changed).await;
+    assert!(!fed.feed.table().has_loaded("zzz"));
+    assert!(fed.feed.table().has_loaded("x"));
+    // What is not wanted is dropped at once.
+    want.send_replace(Some([1].into()));
+    in_time(async {
+        while fed.names() != ["a"] {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_list_of_more_parts_that_fails_is_made_up_for() {
+    let ground = Ground::start().await;
+    create(&ground, "c", json!({"labels": {"l": "zzz"}})).await;
+    let (fed, want) = parted(ground);
+    want.send_replace(Some([1].into()));
+    fed.has_loaded("x").await;
+    let refused = Action::Status {
+        code: 429,
+        when: When::Before,
+    };
+    let faults = fed.ground.playground.faults();
+    faults.add(fault("list", "configmaps", refused).once());
+    want.send_replace(Some([1, 3].into()));
+    fed.has_loaded("zzz").await;
+    assert_eq!((fed.names(), fed.lists()), (vec!["c".to_owned()], 3));
+}
+
+#[tokio::test]
 async fn a_feed_ends_when_it_is_dropped() {
     let ground = Ground::start().await;
     let fed = plain(ground, PATIENT);

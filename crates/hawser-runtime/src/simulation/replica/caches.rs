@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use super::{FeedState, Replica, shown};
+use super::{Beside, FeedState, Replica, shown};
 use crate::cluster::cache::{Change, Listed};
 use crate::cluster::queue::Urgency;
 use crate::simulation::dialect::{AGENT, Id};
@@ -31,9 +31,23 @@ impl Replica {
         self.feeds.iter().all(|feed| feed.table.is_complete())
     }
 
+    /// Whether a list is to be requested.
+    pub(in crate::simulation) fn wants_list(&mut self, feed: usize) -> bool {
+        let wanted = self.feeds[feed].wanted.as_ref();
+        if wanted.is_some_and(|wanted| wanted.has_changed().unwrap_or_default()) {
+            self.entered(|own| own.heed_wanted(feed));
+        }
+        let of = &self.feeds[feed];
+        of.state == FeedState::Cold || of.beside == Beside::Due
+    }
+
     /// Asks for a list; the answer has the state after so many events.
     pub(in crate::simulation) fn request_list(&mut self, feed: usize, events: usize, version: u64) {
         let of = &mut self.feeds[feed];
+        if of.beside == Beside::Due {
+            of.beside = Beside::Listing { events, version };
+            return;
+        }
         if let Some(wanted) = &mut of.wanted {
             let Some(parts) = wanted.borrow_and_update().clone() else {
                 return;
@@ -50,6 +64,7 @@ impl Replica {
     /// The watch is too old for the server.
     pub(in crate::simulation) fn cut(&mut self, feed: usize) {
         self.feeds[feed].state = FeedState::Cold;
+        self.feeds[feed].beside = Beside::Nothing;
     }
 
     /// Other shards may be wanted than a feed follows.
@@ -58,38 +73,48 @@ impl Replica {
         let (FeedState::Following(_), Some(wanted)) = (of.state, &mut of.wanted) else {
             return;
         };
-        if !wanted.has_changed().unwrap_or_default() {
-            return;
-        }
         let parts = wanted.borrow_and_update().clone().unwrap_or_default();
-        if of.table.has_loaded_all(&parts) {
-            of.table.accept(&parts);
-        } else {
-            of.state = FeedState::Cold;
+        if of.beside != Beside::Nothing {
+            return of.table.accept_fewer(&parts);
+        }
+        of.table.accept(&parts);
+        if !of.table.has_loaded_all(&parts) {
+            of.listing = Some(parts);
+            of.beside = Beside::Due;
         }
     }
 
     /// A list arrives, or the next event; returns whether there was anything.
     pub(in crate::simulation) fn hear(&mut self, feed: usize, world: &World) -> bool {
-        self.entered(|own| {
-            own.heed_wanted(feed);
-            match own.feeds[feed].state {
-                FeedState::Cold => false,
-                FeedState::Listing { events, version } => {
-                    own.hear_list(feed, world, events, version);
-                    own.feeds[feed].state = FeedState::Following(events);
+        self.entered(|own| match own.feeds[feed].state {
+            FeedState::Cold => false,
+            FeedState::Listing { events, version } => {
+                own.hear_list(feed, world, events, version);
+                own.feeds[feed].state = FeedState::Following(events);
+                true
+            }
+            FeedState::Following(next) => match world.logs[feed].get(next) {
+                Some(event) => {
+                    own.feeds[feed].state = FeedState::Following(next + 1);
+                    own.hear_event(feed, event);
                     true
                 }
-                FeedState::Following(next) => match world.logs[feed].get(next) {
-                    Some(event) => {
-                        own.feeds[feed].state = FeedState::Following(next + 1);
-                        own.hear_event(feed, event);
-                        true
-                    }
-                    None => false,
-                },
-            }
+                None => false,
+            },
         })
+    }
+
+    /// The list beside the watch arrives; returns whether there is one.
+    pub(in crate::simulation) fn hear_beside(&mut self, feed: usize, world: &World) -> bool {
+        let Beside::Listing { events, version } = self.feeds[feed].beside else {
+            return false;
+        };
+        self.entered(|own| {
+            own.hear_list(feed, world, events, version);
+            own.feeds[feed].beside = Beside::Nothing;
+            own.heed_wanted(feed);
+        });
+        true
     }
 
     /// Does something on the clock of the process.
@@ -111,7 +136,7 @@ impl Replica {
         version: u64,
     ) {
         let table = Arc::clone(&self.feeds[feed].table);
-        self.feeds[feed].highest = version;
+        self.feeds[feed].highest = version.max(self.feeds[feed].highest);
         let mut listed = HashSet::new();
         for (key, object) in world.listed(feed, events) {
             let is_unlabelled = feed == COPIES && object.label(AGENT).is_none();

@@ -63,12 +63,20 @@ impl Table {
         self.partition().is_none() || parts.is_subset(&self.parts.read().loaded)
     }
 
-    /// Notes that a list has shown all objects of these parts; returns whether some were not loaded.
+    /// Notes that a list has shown all objects of these parts, as far as they are still accepted; returns whether some
+    /// were not loaded.
     pub(crate) fn note_loaded(&self, parts: &BTreeSet<usize>) -> bool {
         let mut own = self.parts.write();
-        let is_more = !parts.is_subset(&own.loaded);
-        own.loaded.clone_from(parts);
+        let loaded = parts & &own.accepted;
+        let is_more = !loaded.is_subset(&own.loaded);
+        own.loaded = loaded;
         is_more
+    }
+
+    /// Keeps the objects of those parts from now on that are among these and accepted.
+    pub(crate) fn accept_fewer(&self, parts: &BTreeSet<usize>) {
+        let fewer = parts & &self.parts.read().accepted;
+        self.accept(&fewer);
     }
 
     /// Keeps the objects of these parts from now on. Of the others, nothing is reported: they still exist.
