@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::dialect::{FINALIZER, FOREIGN, Id, SOURCE};
+use super::dialect::{FINALIZER, FOREIGN, Id, NAME, SOURCE};
 use super::schedule::{Grace, Simulation};
 use hawser_sync::Key;
 use kube_lang::object::Object;
@@ -46,7 +46,7 @@ fn subject(it: &Simulation, id: &Id, grace: Grace) -> Result<(), String> {
     if copy.in_deletion() {
         return Err("the copy is in deletion".to_owned());
     }
-    if copy.annotation(SOURCE) != Some(&*id.source()) || copy.label("t/name").is_none() {
+    if copy.annotation(SOURCE) != Some(&*id.source()) || copy.label(NAME).is_none() {
         return Err("the copy has no marks".to_owned());
     }
     let mut has = of(copy, "/spec").unwrap_or_default();

@@ -22,6 +22,8 @@ use kube_lang::object::{Gvk, Object};
 pub(super) const FINALIZER: &str = "t/cleanup";
 /// The label that all copies of Things have.
 pub(super) const AGENT: &str = "t/agent";
+/// The label of a copy with the name of its source.
+pub(super) const NAME: &str = "t/name";
 /// The annotation of a copy with the place of its source.
 pub(super) const SOURCE: &str = "t/source";
 /// The annotation of an object that the agent must not change.
@@ -124,7 +126,7 @@ impl Id {
     }
 
     fn labels(&self) -> [(String, String); 2] {
-        [("t/cluster", &self.0.cluster), ("t/name", &self.0.name)]
+        [("t/cluster", &self.0.cluster), (NAME, &self.0.name)]
             .map(|(label, value)| (label.to_owned(), value.to_string()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 mod caches;
 
-use super::dialect::{AGENT, Front, Id, NAMES, SUBJECTS, has_related};
+use super::dialect::{AGENT, Front, Id, NAME, NAMES, SUBJECTS, has_related};
 use super::leases::{Leases, SentCall, Wire};
 use super::world::{COPIES, OWN_SECRETS, STATES};
 use super::{IGNORES_FENCES, dice::Dice, set_clock};
@@ -250,7 +250,7 @@ impl Replica {
                 partition,
                 labelled: (number == COPIES).then(|| AGENT.into()),
                 indexed: match number {
-                    COPIES => vec!["t/cluster".into(), "t/name".into()],
+                    COPIES => vec!["t/cluster".into(), NAME.into()],
                     _ => Vec::new(),
                 },
                 ..Coverage::default()
@@ -497,6 +497,11 @@ impl Replica {
         reports
     }
 
+    /// The subjects that wait or are worked on.
+    pub(super) fn backlog(&self) -> usize {
+        self.queue.depth().ready() + self.passes.len()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.passes.is_empty()
     }
@@ -549,12 +554,14 @@ impl Replica {
     pub(super) fn wake(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.clock);
         self.clock = now;
-        let advanced = tokio::time::advance;
-        self.runtime().block_on(async {
-            if !passed.is_zero() {
-                advanced(passed).await;
-            }
-        });
+        if !passed.is_zero() {
+            let mut advanced = pin!(tokio::time::advance(passed));
+            // The clock moves at the first poll; with a second one, other tasks would have a turn.
+            self.runtime().block_on(poll_fn(|context| {
+                let _ = advanced.as_mut().poll(context);
+                Poll::Ready(())
+            }));
+        }
     }
 
     fn pump(&mut self, leases: &mut Leases, silent: bool) {

@@ -240,7 +240,7 @@ impl Simulation {
         }
         let of = &self.replicas[at].feeds[feed];
         let (log, least) = (&self.world.logs[feed], of.highest);
-        let oldest = log.partition_point(|event| event.version <= least);
+        let oldest = log.up_to(least);
         let lag = if self.calm { 0 } else { self.dice.below(3) };
         let events = log.len().saturating_sub(lag).max(oldest);
         let version = match log.get(events) {

@@ -1,12 +1,12 @@
 //! The model of the API servers of both sides: objects, versions, uids, finalizers, deletion, generation, the status
 //! subresource, and the events of watches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::dialect::{FINALIZER, FOREIGN, Id, NAMES, SOURCE};
+use super::dialect::{FINALIZER, FOREIGN, Id, NAME, NAMES, SOURCE};
 use hawser_sync::{Answer, Failure, Key, Request};
 use kube_lang::object::{Object, merge_patch};
 
@@ -29,13 +29,74 @@ pub(super) struct Event {
     pub(super) now: Option<Arc<Object>>,
 }
 
+/// The events of a feed. Those that every process has heard can be forgotten.
+#[derive(Default)]
+pub(super) struct Log {
+    /// The objects after the forgotten events, and the number of these.
+    settled: BTreeMap<Key, Arc<Object>>,
+    forgotten: usize,
+    events: Vec<Event>,
+}
+
+impl Log {
+    /// The number of events so far.
+    pub(super) fn len(&self) -> usize {
+        self.forgotten + self.events.len()
+    }
+
+    /// The number of objects now.
+    pub(super) fn objects(&self) -> usize {
+        let created = |event: &&Event| event.before.is_none();
+        let ended = |event: &&Event| event.now.is_none();
+        let created = self.events.iter().filter(created).count();
+        let ended = self.events.iter().filter(ended).count();
+        self.settled.len() + created - ended
+    }
+
+    pub(super) fn get(&self, number: usize) -> Option<&Event> {
+        self.events.get(number.checked_sub(self.forgotten)?)
+    }
+
+    /// The number of events up to a version.
+    pub(super) fn up_to(&self, version: u64) -> usize {
+        self.forgotten
+            + self
+                .events
+                .partition_point(|event| event.version <= version)
+    }
+
+    /// The objects after so many events.
+    pub(super) fn listed(&self, events: usize) -> BTreeMap<&Key, &Arc<Object>> {
+        let mut objects: BTreeMap<_, _> = self.settled.iter().collect();
+        for event in &self.events[..events - self.forgotten] {
+            match &event.now {
+                Some(object) => objects.insert(&event.key, object),
+                None => objects.remove(&event.key),
+            };
+        }
+        objects
+    }
+
+    pub(super) fn forget(&mut self, until: usize) {
+        for event in self.events.drain(..until - self.forgotten) {
+            match event.now {
+                Some(object) => self.settled.insert(event.key, object),
+                None => self.settled.remove(&event.key),
+            };
+        }
+        self.forgotten = until;
+    }
+}
+
 /// Both sides.
 #[derive(Default)]
 pub(super) struct World {
     pub(super) objects: BTreeMap<Key, Arc<Object>>,
+    /// The objects by the value of the label [`NAME`].
+    named: BTreeMap<String, BTreeSet<Key>>,
     pub(super) version: u64,
     /// The events of each feed.
-    pub(super) logs: [Vec<Event>; FEEDS],
+    pub(super) logs: [Log; FEEDS],
     /// What the agent must never do, and did.
     pub(super) violations: Vec<String>,
     /// The number of requests of the agent.
@@ -179,7 +240,17 @@ impl World {
             Some(object) => self.objects.insert(key.clone(), Arc::clone(object)),
             None => self.objects.remove(key),
         };
-        self.logs[feed_of(key)].push(Event {
+        let name = |object: &Option<Arc<Object>>| Some(object.as_ref()?.label(NAME)?.to_owned());
+        let (old, new) = (name(&before), name(&now));
+        if old != new {
+            if let Some(keys) = old.and_then(|old| self.named.get_mut(&old)) {
+                keys.remove(key);
+            }
+            if let Some(new) = new {
+                self.named.entry(new).or_default().insert(key.clone());
+            }
+        }
+        self.logs[feed_of(key)].events.push(Event {
             version: self.version,
             key: key.clone(),
             before,
@@ -198,10 +269,18 @@ impl World {
                 let is_of = |key: &Key| {
                     key.side == scope.side && key.cluster == scope.cluster && key.kind == scope.kind
                 };
-                let all = self.objects.iter();
-                let found = all.filter(|(key, object)| is_of(key) && labels.fit(object));
-                let found = found.map(|(key, object)| (key.clone(), Arc::clone(object)));
-                Ok(Answer::Listed(found.collect()))
+                let fits = |(key, object): &(&Key, &Arc<Object>)| is_of(key) && labels.fit(object);
+                let shared =
+                    |(key, object): (&Key, &Arc<Object>)| (key.clone(), Arc::clone(object));
+                let found = match labels.get(NAME) {
+                    Some(name) => {
+                        let keys = self.named.get(name).into_iter().flatten();
+                        let named = keys.filter_map(|key| self.objects.get_key_value(key));
+                        named.filter(fits).map(shared).collect()
+                    }
+                    None => self.objects.iter().filter(fits).map(shared).collect(),
+                };
+                Ok(Answer::Listed(found))
             }
             Request::Create { key, object } => self.create(key, object.clone()),
             Request::Patch { key, patch } => self.update(key, patch, |old| {
@@ -333,18 +412,6 @@ impl World {
         let now = json!("now");
         new.metadata_mut().insert("deletionTimestamp".into(), now);
         Ok(self.stored(key, new))
-    }
-
-    /// The objects of a feed after so many of its events.
-    pub(super) fn listed(&self, feed: usize, events: usize) -> BTreeMap<&Key, &Arc<Object>> {
-        let mut objects = BTreeMap::new();
-        for event in &self.logs[feed][..events] {
-            match &event.now {
-                Some(object) => objects.insert(&event.key, object),
-                None => objects.remove(&event.key),
-            };
-        }
-        objects
     }
 }
 

@@ -138,7 +138,7 @@ impl Replica {
         let table = Arc::clone(&self.feeds[feed].table);
         self.feeds[feed].highest = version.max(self.feeds[feed].highest);
         let mut listed = HashSet::new();
-        for (key, object) in world.listed(feed, events) {
+        for (key, object) in world.logs[feed].listed(events) {
             let is_unlabelled = feed == COPIES && object.label(AGENT).is_none();
             if is_unlabelled || !table.takes_in(key, object) {
                 continue;
