@@ -326,6 +326,47 @@ pub(crate) async fn size(
     report.add("memory after the restart [MB]", megabytes(memory.rss_bytes));
     report.add("  its peak [MB]", megabytes(memory.peak_rss_bytes));
     process.stop(DEADLINE).await?;
+    match contender {
+        Contender::Agent(_) => failover(world, contender, &copies, name, report).await,
+        Contender::Floor => Ok(()),
+    }
+}
+
+/// A standby takes over: its leader is stopped, and the next one killed.
+async fn failover(
+    world: &World,
+    contender: &Contender,
+    copies: &Sightings,
+    name: &str,
+    report: &mut Report,
+) -> Result<()> {
+    let plane = &world.teams[0].plane;
+    let mut leader = world.candidate(contender, "first")?;
+    rested(&leader).await?;
+    for (value, successor, is_killed) in [(2, "second", false), (3, "third", true)] {
+        let standby = world.candidate(contender, successor)?;
+        rested(&standby).await?;
+        let begin = Instant::now();
+        let end = async {
+            if is_killed {
+                leader.kill().await
+            } else {
+                leader.stop(DEADLINE).await
+            }
+        };
+        let change = async {
+            set(plane, "default", name, "spec", value).await?;
+            copies.await_one(name, value).await
+        };
+        let (_, seen) = futures::try_join!(end, change)?;
+        let lost = if is_killed { "is killed" } else { "stops" };
+        report.add(
+            &format!("a change when the leader {lost}, with a standby [s]"),
+            seen.duration_since(begin).as_secs_f64(),
+        );
+        leader = standby;
+    }
+    leader.stop(DEADLINE).await?;
     Ok(())
 }
 

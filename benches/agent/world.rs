@@ -227,6 +227,12 @@ impl World {
         self.launch(contender, "contender")?.spawn()
     }
 
+    /// Starts one of several processes of which one leads.
+    pub(crate) fn candidate(&self, contender: &Contender, name: &str) -> Result<Process> {
+        let launch = self.launch(contender, name)?;
+        launch.arg("--enable-leader-election").spawn()
+    }
+
     /// Starts one of several replicas that share the workspaces.
     pub(crate) fn replica(
         &self,
