@@ -15,6 +15,7 @@ mod ground;
 mod helm;
 mod image;
 mod installation;
+mod killed;
 mod kubectl;
 mod mirror;
 mod openapi;

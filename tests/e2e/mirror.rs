@@ -5,6 +5,7 @@ mod canary;
 mod chaos;
 mod deletions;
 mod explain;
+mod killed;
 mod links;
 mod storms;
 mod tells;

@@ -1,16 +1,14 @@
-//! The hub killed at its writes about one placement, before and after they take effect.
+//! The hub killed at each of its requests about one placement, before and after it takes effect.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hawser_placement::types::definitions::definitions;
 use kcp_playground::Playground;
-use kcp_playground::server::{Action, Fault, LoggedRequest, Matcher, When};
+use kcp_playground::server::LoggedRequest;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use testbed::{Launch, Process, SOON, eventually, unique};
+use testbed::{Launch, Process, unique};
 use tokio_util::sync::DropGuard;
 
 use super::world::{
@@ -19,9 +17,8 @@ use super::world::{
 use super::{bindings, snapshots};
 use crate::canary::assert_logs_untold;
 use crate::federation::world::Way;
+use crate::killed;
 
-/// Longer than any test: who waits for the answer is killed meanwhile.
-const NEVER: Duration = Duration::from_hours(1);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A hub cluster that has faults on demand, with members that are played.
@@ -32,21 +29,6 @@ pub(super) struct PlayedHub {
     hub: Option<Process>,
     started: usize,
     _members: DropGuard,
-}
-
-/// A write, by its number among those of its kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
-    verb: String,
-    resource: String,
-    subresource: String,
-}
-
-#[derive(Clone, Debug)]
-struct HubBoundary {
-    kind: Kind,
-    skip: u64,
-    when: When,
 }
 
 impl PlayedHub {
@@ -129,70 +111,42 @@ impl Drop for PlayedHub {
     }
 }
 
-/// The life of one placement, with the hub killed on the way.
-struct PlacementLife<'h> {
-    hub: &'h mut PlayedHub,
+/// The life of one placement.
+struct Life {
+    hub: PlayedHub,
     name: String,
-    at: Option<HubBoundary>,
-    mark: u64,
 }
 
-impl<'h> PlacementLife<'h> {
-    fn begin(hub: &'h mut PlayedHub, at: Option<HubBoundary>) -> Self {
-        if let Some(at) = &at {
-            let matcher = Matcher {
-                verb: Some(at.kind.verb.clone()),
-                resource: Some(at.kind.resource.clone()),
-                subresource: Some(at.kind.subresource.clone()),
-                agent: Some("hawser/".to_owned()),
-                ..Matcher::default()
-            };
-            let action = match at.when {
-                When::Before => Action::Latency(NEVER),
-                When::After => Action::Reset(When::After),
-            };
-            let fault = Fault::new(matcher, action).once();
-            let fault = Fault {
-                skip: at.skip,
-                ..fault
-            };
-            hub.playground.faults().add(fault);
-        }
-        let mark = hub.playground.requests().mark();
-        Self {
-            hub,
-            name: unique("killed"),
-            at,
-            mark,
-        }
+impl killed::Life for Life {
+    const AGENT: &'static str = "hawser/";
+    const SERVERS: &'static [&'static str] = &["hub"];
+
+    type Wanted = [(&'static str, &'static str)];
+
+    fn servers(&self) -> Result<Vec<&Playground>> {
+        Ok(vec![&self.hub.playground])
     }
 
-    fn is_struck(&self) -> bool {
-        self.at.is_some() && self.hub.playground.faults().struck().contains(&1)
+    fn owns(&self, request: &LoggedRequest) -> bool {
+        // A namespace is selected with all that is in it. The watch of one kind is like that of another.
+        let is_alike =
+            request.verb == "watch" && !["namespaces", "configmaps"].contains(&&*request.resource);
+        let goes_on = ["events", "memberclusters", "internalmemberclusters"];
+        !is_alike && !goes_on.contains(&&*request.resource)
     }
 
-    /// Waits until everything is as it should be. Kills the hub when it comes to its write.
-    async fn until(&mut self, what: &str, wanted: &[(&str, &str)]) -> Result<()> {
-        eventually(SOON, what, async || {
-            if self.is_struck() {
-                return Ok(());
-            }
-            self.is_done(wanted).await
-        })
-        .await;
-        if self.is_struck() {
-            self.at = None;
-            let hub = self.hub.hub.take().context("it was not started")?;
-            hub.kill().await?;
-            self.hub.playground.faults().clear();
-            self.hub.launch()?;
-        }
-        eventually(SOON, what, async || self.is_done(wanted).await).await;
+    async fn kill(&mut self) -> Result<()> {
+        let hub = self.hub.hub.take().context("it was not started")?;
+        hub.kill().await?;
         Ok(())
     }
 
+    async fn start(&mut self) -> Result<()> {
+        self.hub.launch()
+    }
+
     /// The members, each with the value that it is to have; none if nothing is to be left of the placement.
-    async fn is_done(&self, wanted: &[(&str, &str)]) -> Result<()> {
+    async fn is_done(&self, wanted: &Self::Wanted) -> Result<()> {
         let way = &self.hub.way;
         let list = async |path: &str| -> Result<Vec<Value>> {
             let list = way.get(path).await?.context("it is not served")?;
@@ -244,11 +198,10 @@ impl<'h> PlacementLife<'h> {
         Ok(())
     }
 
-    /// Creation, change, a member less, deletion. The writes that were made, and whether the hub was killed.
-    async fn live(mut self) -> Result<(Vec<LoggedRequest>, bool)> {
-        let was_armed = self.at.is_some();
-        let name = self.name.clone();
-        let way = Way::by(self.config().await?)?;
+    /// Creation, change, a member less, deletion.
+    async fn live(&mut self) -> Result<()> {
+        self.name = unique("killed");
+        let (name, way) = (self.name.clone(), self.hub.way.clone());
         let near = format!("/api/v1/namespaces/{name}/configmaps");
         way.create("/api/v1/namespaces", &json!({"metadata": {"name": name}}))
             .await?;
@@ -292,58 +245,39 @@ impl<'h> PlacementLife<'h> {
         self.until("moved", &[("a", "2")]).await?;
         way.delete(&format!("{overrides}/o")).await?;
         way.delete(&crp(&name)).await?;
-        self.until("deleted", &[]).await?;
-        let was_killed = was_armed && self.at.is_none();
-        self.hub.playground.faults().clear();
-        let all = self.hub.playground.requests().since(self.mark);
-        let writes = all.into_iter().filter(|write| {
-            !["get", "list", "watch"].contains(&&*write.verb)
-                && write.user_agent.starts_with("hawser/")
-                && write.resource != "events"
-        });
-        Ok((writes.collect(), was_killed))
-    }
-
-    async fn config(&self) -> Result<kube::Config> {
-        let kubeconfig = serde_json::from_value(self.hub.playground.service_kubeconfig())?;
-        let current = KubeConfigOptions::default();
-        Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &current).await?)
+        self.until("deleted", &[]).await
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hub_that_is_killed_at_its_writes_goes_on_where_it_was() -> Result<()> {
-    let mut hub = PlayedHub::start().await?;
-    let (writes, _) = PlacementLife::begin(&mut hub, None).live().await?;
-    let mut boundaries = Vec::new();
-    let mut numbers = BTreeMap::<Kind, u64>::new();
-    for write in writes {
-        let kind = Kind {
-            verb: write.verb,
-            resource: write.resource,
-            subresource: write.subresource,
-        };
-        let number = numbers.entry(kind.clone()).or_default();
-        let skip = *number;
-        *number += 1;
-        for when in [When::Before, When::After] {
-            let kind = kind.clone();
-            boundaries.push(HubBoundary { kind, skip, when });
-        }
-    }
-    // Snapshots, bindings and Works are made, changed and deleted; placement, override and copies have their own writes.
-    ensure!(numbers.len() >= 14, "{numbers:#?}");
-    let mut struck = BTreeSet::new();
-    for boundary in boundaries {
-        let kind = boundary.kind.clone();
-        let (_, was_killed) = PlacementLife::begin(&mut hub, Some(boundary))
-            .live()
-            .await?;
-        if was_killed {
-            struck.insert(kind);
-        }
-    }
-    // How many statuses are written depends on which news comes first, but some of each kind are.
-    ensure!(struck.len() == numbers.len(), "{struck:#?} of {numbers:#?}");
-    Ok(())
+async fn a_hub_that_is_killed_at_any_of_its_requests_goes_on_where_it_was() -> Result<()> {
+    let begun = (0..2).map(async |_| {
+        let (hub, name) = (PlayedHub::start().await?, String::new());
+        anyhow::Ok(Life { hub, name })
+    });
+    let mut lives = futures::future::try_join_all(begun).await?;
+    let kinds = [
+        "patch clusterresourceplacements  of the hub",
+        "update clusterresourceplacements status of the hub",
+        "create clusterschedulingpolicysnapshots  of the hub",
+        "update clusterschedulingpolicysnapshots status of the hub",
+        "delete clusterschedulingpolicysnapshots  of the hub",
+        "create clusterresourcesnapshots  of the hub",
+        "delete clusterresourcesnapshots  of the hub",
+        "create clusterresourcebindings  of the hub",
+        "patch clusterresourcebindings  of the hub",
+        "update clusterresourcebindings status of the hub",
+        "delete clusterresourcebindings  of the hub",
+        "create works  of the hub",
+        "patch works  of the hub",
+        "delete works  of the hub",
+        "patch resourceoverrides  of the hub",
+        "create resourceoverridesnapshots  of the hub",
+        "delete resourceoverridesnapshots  of the hub",
+        "create clusterresourceplacementstatuses  of the hub",
+        "patch clusterresourceplacementstatuses  of the hub",
+        "watch namespaces  of the hub",
+        "watch configmaps  of the hub",
+    ];
+    killed::kill_at_each_request(&mut lives, &kinds).await
 }
