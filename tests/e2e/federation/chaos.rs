@@ -254,9 +254,12 @@ impl Life {
             sleep(*wait).await;
             let member = &self.members[*number];
             let answer = match what {
-                There::Drift(at, value) => {
-                    let drift = json!({"data": {"k": data(at.1, *value), "more": data(at.1, *value)},
-                        "metadata": {"labels": {"color": "blue"}}});
+                There::Drift(at, value, is_relabeled) => {
+                    let mut drift =
+                        json!({"data": {"k": data(at.1, *value), "more": data(at.1, *value)}});
+                    if *is_relabeled {
+                        drift["metadata"] = json!({"labels": {"color": "blue"}});
+                    }
                     member.merge(&path_in_member(*at), drift).await
                 }
                 There::Annotate(at, value) => {
@@ -384,7 +387,7 @@ impl chaos::Life for Life {
             self.use_members(&deeds.members),
             self.administrate(&deeds.administrator),
         )?;
-        Ok(())
+        self.use_members(&deeds.drifts).await
     }
 
     async fn check(&self) -> Result<()> {

@@ -65,7 +65,8 @@ pub(super) enum What {
 /// What is done in a member.
 #[derive(Clone, Debug)]
 pub(super) enum There {
-    Drift(At, u8),
+    /// Changes the data, and perhaps the labels too.
+    Drift(At, u8, bool),
     Annotate(At, u8),
     Unlabel(At),
     Delete(At),
@@ -88,6 +89,8 @@ pub(super) enum Administration {
 pub(super) struct Deeds {
     pub(super) host: Vec<(Duration, What)>,
     pub(super) members: Vec<(Duration, usize, There)>,
+    /// The last deeds of a round: nothing else has the copies written again.
+    pub(super) drifts: Vec<(Duration, usize, There)>,
     pub(super) administrator: Vec<(Duration, usize, Administration)>,
 }
 
@@ -132,9 +135,14 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
+fn drift() -> impl Strategy<Value = There> {
+    (at(), any::<u8>(), any::<bool>())
+        .prop_map(|(at, value, is_relabeled)| There::Drift(at, value, is_relabeled))
+}
+
 fn there() -> impl Strategy<Value = There> {
     prop_oneof![
-        4 => (at(), any::<u8>()).prop_map(|(at, value)| There::Drift(at, value)),
+        4 => drift(),
         2 => (at(), any::<u8>()).prop_map(|(at, value)| There::Annotate(at, value)),
         1 => at().prop_map(There::Unlabel),
         2 => at().prop_map(There::Delete),
@@ -153,10 +161,13 @@ pub(super) fn deeds() -> BoxedStrategy<Deeds> {
     let host = prop::collection::vec((millis(0..80), what()), DEEDS);
     let members = prop::collection::vec((millis(0..80), 0..MEMBERS, there()), DEEDS);
     let administrator = (millis(0..700), 0..MEMBERS, administration);
-    (host, members, prop::collection::vec(administrator, 0..5))
-        .prop_map(|(host, members, administrator)| Deeds {
+    let administrator = prop::collection::vec(administrator, 0..5);
+    let drifts = prop::collection::vec((millis(0..80), 0..MEMBERS, drift()), 0..8);
+    (host, members, drifts, administrator)
+        .prop_map(|(host, members, drifts, administrator)| Deeds {
             host,
             members,
+            drifts,
             administrator,
         })
         .boxed()
