@@ -38,8 +38,10 @@ struct Life {
     processes: Vec<tokio::sync::Mutex<Process>>,
     logs: tempfile::TempDir,
     wanted: Mutex<Wanted>,
-    /// Objects of members that are nobody's business, with their versions.
+    /// Objects of members that no agent may touch, with their versions.
     foreign: Vec<(usize, String, Value)>,
+    /// What the placement of what is taken does with objects of others. Either way, it leaves them alone.
+    takes_over: &'static str,
 }
 
 fn namespace_name(number: usize) -> String {
@@ -49,6 +51,9 @@ fn namespace_name(number: usize) -> String {
 fn namespace_path(number: usize) -> String {
     format!("/api/v1/namespaces/{}", namespace_name(number))
 }
+
+/// A namespace of each member, its own. A placement with the same namespace is refused there, but for one object.
+const TAKEN: &str = "taken";
 
 fn member_name(number: usize) -> String {
     format!("m{number}")
@@ -153,6 +158,11 @@ impl Life {
             logs: tempfile::tempdir()?,
             wanted: Mutex::default(),
             foreign: Vec::new(),
+            takes_over: if seed.is_multiple_of(2) {
+                "Never"
+            } else {
+                "IfNoDiff"
+            },
         };
         for number in 0..=MEMBERS {
             let process = chaos::Life::start(&life, number)?;
@@ -169,17 +179,58 @@ impl Life {
                 .namespace(&namespace_name(number), json!({}))
                 .await?;
         }
-        for (number, member) in life.members.iter().enumerate() {
+        life.make_foreign().await?;
+        life.place_taken().await?;
+        Ok(life)
+    }
+
+    /// Makes objects in each member: one in nobody's way, and others in the places of placed ones.
+    async fn make_foreign(&mut self) -> Result<()> {
+        for (number, member) in self.members.iter().enumerate() {
+            member.namespace(TAKEN, json!({})).await?;
             for of in [Of::Map, Of::Secret] {
-                let mut own = kind(of).object("bystander", Value::Null);
-                own["data"] = json!({"k": text(of, 0)});
-                let made = member.create(&kind(of).within("default"), &own).await?;
-                let version = made["metadata"]["resourceVersion"].clone();
-                let at = kind(of).at("default", "bystander");
-                life.foreign.push((number, at, version));
+                for namespace in ["default", TAKEN] {
+                    let mut own = kind(of).object("bystander", Value::Null);
+                    own["data"] = json!({"k": text(of, 0)});
+                    let made = member.create(&kind(of).within(namespace), &own).await?;
+                    let version = made["metadata"]["resourceVersion"].clone();
+                    let at = kind(of).at(namespace, "bystander");
+                    self.foreign.push((number, at, version));
+                }
             }
         }
-        Ok(life)
+        Ok(())
+    }
+
+    /// Places what members have already, with other content, and one object more.
+    async fn place_taken(&self) -> Result<()> {
+        let labels = json!({"color": "red"});
+        self.hub.namespace(TAKEN, labels).await?;
+        for (of, name) in [
+            (Of::Map, "bystander"),
+            (Of::Secret, "bystander"),
+            (Of::Map, "free"),
+        ] {
+            let mut placed = kind(of).object(name, Value::Null);
+            placed["data"] = json!({"k": text(of, 1)});
+            self.hub.create(&kind(of).within(TAKEN), &placed).await?;
+        }
+        let placement = json!({
+            "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement",
+            "metadata": {"name": TAKEN},
+            "spec": {
+                "policy": {"placementType": "PickAll", "tolerations": [{"key": "t", "operator": "Exists"}]},
+                "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": TAKEN}],
+                "strategy": {
+                    "rollingUpdate": {"maxUnavailable": "100%", "unavailablePeriodSeconds": 1},
+                    "applyStrategy": {"whenToTakeOver": self.takes_over},
+                },
+            },
+        });
+        let all = format!("{PLACEMENT}/clusterresourceplacements");
+        self.hub.create(&all, &placement).await?;
+        self.wanted.lock().is_taken_placed = true;
+        Ok(())
     }
 
     async fn join(&self, number: usize) -> Result<()> {
@@ -419,6 +470,8 @@ impl Life {
         let member = &self.members[number];
         let mut kept: Vec<String> = (0..PLACEMENTS).map(namespace_path).collect();
         kept.extend((0..PLACEMENTS).map(|one| format!("{PLACEMENT}/appliedworks/p{one}-work")));
+        kept.push(format!("{PLACEMENT}/appliedworks/{TAKEN}-work"));
+        kept.push(kind(Of::Map).at(TAKEN, "free"));
         for path in kept {
             done(member.delete(&path).await)?;
             await_gone(member, &path).await;
@@ -527,8 +580,10 @@ impl chaos::Life for Life {
         let all = format!("{PLACEMENT}/clusterresourceplacements");
         let there: BTreeSet<String> = self.hub.list(&all).await?.iter().map(name_of).collect();
         let expected = wanted.placements.keys().map(|number| format!("p{number}"));
+        let expected = expected.chain(wanted.is_taken_placed.then(|| TAKEN.to_owned()));
         let expected: BTreeSet<String> = expected.collect();
         ensure!(there == expected, "there are {there:?}, not {expected:?}");
+        self.check_taken(&wanted).await?;
         let mut placed = vec![BTreeSet::new(); MEMBERS];
         for number in wanted.placements.keys() {
             for member in self.check_placement(&wanted, *number).await? {
@@ -568,6 +623,9 @@ impl chaos::Life for Life {
 
     async fn end(&self) -> Result<()> {
         let wanted = self.wanted.lock().clone();
+        let taken = format!("{PLACEMENT}/clusterresourceplacements/{TAKEN}");
+        done(self.hub.delete(&taken).await)?;
+        self.wanted.lock().is_taken_placed = false;
         for number in wanted.placements.keys() {
             self.act(&What::Withdraw(*number)).await?;
         }

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::wishes::{MEMBERS, Of, PLACEMENT, PLACEMENTS, Wanted};
 use super::{
-    Life, all, condition, kind, member_name, namespace_name, namespace_path, placement_path, text,
+    Life, TAKEN, all, condition, kind, member_name, namespace_name, namespace_path, placement_path,
+    text,
 };
 use crate::chaos::name_of;
 
@@ -95,7 +96,9 @@ impl Life {
         placed: &BTreeSet<usize>,
     ) -> Result<()> {
         let (member, name) = (&self.members[number], member_name(number));
-        let expected: BTreeSet<String> = placed.iter().map(|one| format!("p{one}-work")).collect();
+        let expected = placed.iter().map(|one| format!("p{one}-work"));
+        let taken = wanted.is_taken_placed.then(|| format!("{TAKEN}-work"));
+        let expected: BTreeSet<String> = expected.chain(taken).collect();
         let names = |objects: Vec<Value>| objects.iter().map(name_of).collect::<BTreeSet<_>>();
         let works = format!("{PLACEMENT}/namespaces/fleet-member-{name}/works");
         let works = names(self.hub.list(&works).await?);
@@ -157,10 +160,53 @@ impl Life {
         Ok(())
     }
 
+    /// Each member keeps its own objects, says so, and gets the object that it does not have.
+    pub(super) async fn check_taken(&self, wanted: &Wanted) -> Result<()> {
+        for (number, member) in self.members.iter().enumerate() {
+            let namespace = member.get(&format!("/api/v1/namespaces/{TAKEN}")).await?;
+            ensure!(
+                namespace["metadata"]["labels"]["color"].is_null()
+                    && namespace["metadata"]["ownerReferences"].is_null(),
+                "{} lost its namespace: {namespace:#}",
+                member_name(number)
+            );
+            let free = member.find(&kind(Of::Map).at(TAKEN, "free")).await?;
+            ensure!(free.is_some() == wanted.is_taken_placed, "{free:#?}");
+            if let Some(free) = free {
+                check_owner(&free)?;
+            }
+        }
+        if !wanted.is_taken_placed {
+            return Ok(());
+        }
+        let path = format!("{PLACEMENT}/clusterresourceplacements/{TAKEN}");
+        let status = self.hub.get(&path).await?["status"].clone();
+        let members = status["placementStatuses"].as_array();
+        let members = members.map(Vec::as_slice).unwrap_or_default();
+        ensure!(members.len() == MEMBERS, "{status:#}");
+        for one in members {
+            let failed = one["failedPlacements"].as_array().into_iter().flatten();
+            let failed: BTreeSet<String> = failed
+                .map(|one| format!("{} {}", one["kind"], one["name"]))
+                .collect();
+            let expected = [
+                r#""ConfigMap" "bystander""#,
+                r#""Namespace" "taken""#,
+                r#""Secret" "bystander""#,
+            ];
+            ensure!(
+                condition(one, "Applied")["status"] == "False" && failed.iter().eq(expected),
+                "what is taken was placed: {one:#}"
+            );
+        }
+        Ok(())
+    }
+
     /// No snapshots and bindings are left of placements that are gone.
     pub(super) async fn check_left(&self, wanted: &Wanted) -> Result<()> {
         let is_wanted = |parent: &Value| {
-            let mut names = wanted.placements.keys().map(|number| format!("p{number}"));
+            let names = wanted.placements.keys().map(|number| format!("p{number}"));
+            let mut names = names.chain(wanted.is_taken_placed.then(|| TAKEN.to_owned()));
             names.any(|name| *parent == *name)
         };
         for plural in [

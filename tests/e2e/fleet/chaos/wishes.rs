@@ -195,6 +195,8 @@ pub(super) struct Wanted {
     pub(super) labels: BTreeMap<usize, u8>,
     pub(super) zones: [usize; MEMBERS],
     pub(super) tainted: [bool; MEMBERS],
+    /// Whether what members have already is placed.
+    pub(super) is_taken_placed: bool,
 }
 
 impl Wanted {
