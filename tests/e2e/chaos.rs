@@ -36,8 +36,8 @@ use crate::federation::place::Place;
 
 /// The time in which everything comes into step once the faults have ended.
 const DONE: Duration = Duration::from_mins(3);
-/// Longer than the locks of those dialects hold that lose them in a life.
-const LOST: Duration = Duration::from_millis(4500);
+/// Longer than the locks of federation and fleet hold in a life.
+pub(crate) const LOST: Duration = Duration::from_millis(4500);
 /// The memory of a process that has little of it, in MiB.
 const LITTLE: usize = 64;
 /// The message of a panic where a process is refused a thread.
@@ -62,8 +62,6 @@ pub(crate) trait Life {
     /// How many servers can have faults.
     const SERVERS: usize;
     const PROCESSES: usize;
-    /// Whether a process that lost its lock ends, and is started again, as by a kubelet.
-    const ELECTS: bool;
 
     /// What users do in a round.
     type Deeds: Clone + Debug;
@@ -77,6 +75,11 @@ pub(crate) trait Life {
     fn launch(&self, process: usize) -> Result<Launch>;
     fn start(&self, process: usize) -> Result<Process> {
         self.launch(process)?.spawn()
+    }
+    /// The time after which a suspended process has lost its lock, if it has one. It ends then, and is started again, as by
+    /// a kubelet.
+    fn lost(&self) -> Option<Duration> {
+        None
     }
     /// What is to be done after a kill, so that the next process does not wait for the lock of this one.
     async fn release(&self, _process: usize) -> Result<()> {
@@ -213,7 +216,7 @@ async fn restart_ended<L: Life>(life: &L) -> Result<()> {
         if let Some(exit) = process.exit() {
             let tail = process.log_tail(20);
             let is_code = matches!(exit.reason, testbed::process::Reason::Code(_));
-            let may_end = L::ELECTS && is_code || is_squeezed(&process);
+            let may_end = life.lost().is_some() && is_code || is_squeezed(&process);
             ensure!(may_end, "a process ended by {exit}:\n{tail}");
             *process = life.start(number)?;
         }
@@ -260,6 +263,12 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
     let process = &life.processes()[number];
     let crash = async || restart(life, number, |launch| launch).await;
     sleep(after).await;
+    // Nothing tells a process without a lock that another one works by now.
+    let lost = life.lost();
+    let blow = match blow {
+        Blow::Usurp if lost.is_none() => &Blow::Double,
+        other => other,
+    };
     match blow {
         Blow::Kill => crash().await?,
         Blow::KillTwice => {
@@ -287,7 +296,7 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
             let mut process = process.lock().await;
             process.signal(Signal::Stop)?;
             let second = life.start(number)?;
-            sleep(LOST).await;
+            sleep(lost.unwrap_or_default()).await;
             process.signal(Signal::Continue)?;
             sleep(after).await;
             process.kill().await?;

@@ -134,6 +134,8 @@ struct Life<'w> {
     stage: Stage<'w>,
     teams: Vec<Team>,
     agent: [tokio::sync::Mutex<Process>; 1],
+    /// Whether agents elect a leader.
+    elects: bool,
     wanted: Mutex<Wanted>,
     /// Foreign objects, by their places, with the versions that they had.
     foreign: Vec<(String, Value)>,
@@ -474,7 +476,6 @@ impl chaos::Life for Life<'_> {
     const AGENT: &'static str = "hawser";
     const SERVERS: usize = 1;
     const PROCESSES: usize = 1;
-    const ELECTS: bool = false;
 
     type Deeds = Deeds;
 
@@ -500,7 +501,23 @@ impl chaos::Life for Life<'_> {
     }
 
     fn launch(&self, _: usize) -> Result<Launch> {
-        self.stage.world.launch()
+        let launch = self.stage.world.launch()?;
+        Ok(launch.arg(format!("--enable-leader-election={}", self.elects)))
+    }
+
+    fn lost(&self) -> Option<Duration> {
+        // The Lease lasts 15 seconds.
+        self.elects.then_some(Duration::from_secs(17))
+    }
+
+    async fn release(&self, _: usize) -> Result<()> {
+        let World {
+            namespace, agent, ..
+        } = self.stage.world;
+        let leases = Kind::new("coordination.k8s.io", "v1", "leases", "Lease");
+        let lease = leases.at(namespace, &format!("syncagent.{agent}"));
+        done(self.stage.world.service.delete(&lease).await)?;
+        Ok(())
     }
 
     fn logs(&self) -> &Path {
@@ -569,7 +586,7 @@ impl chaos::Life for Life<'_> {
     }
 }
 
-async fn begun(world: &World) -> Result<Life<'_>> {
+async fn begun(world: &World, elects: bool) -> Result<Life<'_>> {
     let entry = |identifier: &str, origin: &str| {
         json!({"identifier": identifier, "origin": origin, "kind": "Secret",
             "object": {"reference": {"path": format!("spec.{identifier}")}}})
@@ -582,11 +599,16 @@ async fn begun(world: &World) -> Result<Life<'_>> {
     for name in ["second", "third"] {
         teams.push(world.team(name).await?);
     }
-    let agent = std::mem::replace(&mut stage.agent, idle()?);
+    let mut agent = std::mem::replace(&mut stage.agent, idle()?);
+    if elects {
+        agent.kill().await?;
+        agent = world.start_agent_that_elects()?;
+    }
     let mut life = Life {
         stage,
         teams,
         agent: [tokio::sync::Mutex::new(agent)],
+        elects,
         wanted: Mutex::default(),
         foreign: Vec::new(),
     };
@@ -602,7 +624,8 @@ async fn live_by(seed: u64) {
         Ground::Playground
     };
     world::run_with(ground, chaos::server_options(seed), async |world| {
-        chaos::live(&begun(world).await?, seed).await
+        let elects = !seed.is_multiple_of(2);
+        chaos::live(&begun(world, elects).await?, seed).await
     })
     .await;
 }

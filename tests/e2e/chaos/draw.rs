@@ -97,11 +97,6 @@ fn round<L: Life>() -> impl Strategy<Value = Round<L::Deeds>> {
         1 => Just(Blow::Squeeze),
         1 => Just(Blow::FillDisk),
     ];
-    // Nothing tells a process without a lock that another one works by now.
-    let blow = blow.prop_map(|blow| match blow {
-        Blow::Usurp if !L::ELECTS => Blow::Double,
-        other => other,
-    });
     // As many on each server as on a single one.
     let faults = prop::collection::vec((0..L::SERVERS, fault(L::AGENT)), 0..3 * L::SERVERS + 1);
     let blows = prop::collection::vec((0..L::PROCESSES, blow, millis(0..1500)), 0..3);

@@ -349,7 +349,6 @@ impl chaos::Life for Life {
     const AGENT: &'static str = "hawser";
     const SERVERS: usize = MEMBERS + 1;
     const PROCESSES: usize = 1;
-    const ELECTS: bool = true;
 
     type Deeds = Deeds;
 
@@ -369,6 +368,10 @@ impl chaos::Life for Life {
         let log = self.logs().join(format!("{}.log", unique("federate")));
         let program = chaos::hawser();
         Ok(self.world.launching_program(&program, "federate", &log))
+    }
+
+    fn lost(&self) -> Option<Duration> {
+        Some(chaos::LOST)
     }
 
     async fn release(&self, _: usize) -> Result<()> {

@@ -501,7 +501,6 @@ impl chaos::Life for Life {
     const AGENT: &'static str = "hawser";
     const SERVERS: usize = MEMBERS + 1;
     const PROCESSES: usize = MEMBERS + 1;
-    const ELECTS: bool = true;
 
     type Deeds = Deeds;
 
@@ -541,6 +540,10 @@ impl chaos::Life for Life {
             .arg(hub)
             .arg("--kubeconfig")
             .arg(self.places[process].kubeconfig_file()))
+    }
+
+    fn lost(&self) -> Option<Duration> {
+        Some(chaos::LOST)
     }
 
     async fn release(&self, process: usize) -> Result<()> {

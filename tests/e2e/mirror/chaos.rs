@@ -400,7 +400,6 @@ impl chaos::Life for Life {
     const AGENT: &'static str = "cr-syncer";
     const SERVERS: usize = 2;
     const PROCESSES: usize = 1;
-    const ELECTS: bool = false;
 
     /// Of the user of the owner's objects, and of that of the copies.
     type Deeds = [Vec<Deed>; 2];
