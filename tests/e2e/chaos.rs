@@ -23,13 +23,14 @@ use proptest::strategy::BoxedStrategy;
 use serde_json::Value;
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
+use testbed::link::Weather;
 use testbed::process::LIMITED;
-use testbed::{Launch, Process, Signal, within};
+use testbed::{Launch, Link, Process, Signal, within};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 pub(crate) use self::draw::millis;
-use self::draw::{Blow, Round, drawn};
+use self::draw::{Blow, Outage, Round, drawn};
 use crate::agent::plane::{Plane, Refused};
 use crate::canary::is_told;
 use crate::federation::place::Place;
@@ -70,6 +71,10 @@ pub(crate) trait Life {
 
     /// The servers that have faults; none if they are real.
     fn servers(&self) -> Vec<&Playground>;
+    /// Between the processes and real servers, by the numbers of these.
+    fn links(&self) -> Vec<&Link> {
+        Vec::new()
+    }
     fn processes(&self) -> &[Mutex<Process>];
     /// A process that is about to be started.
     fn launch(&self, process: usize) -> Result<Launch>;
@@ -135,7 +140,7 @@ pub(crate) fn server_options(seed: u64) -> PlaygroundOptions {
 /// A server of a seed: a real one for each fourth seed.
 pub(crate) async fn place(seed: u64, controllers: Controllers) -> Result<Place> {
     if seed.is_multiple_of(4) {
-        return Place::real(controllers).await;
+        return Place::real(controllers).await?.linked().await;
     }
     Place::played_with(server_options(seed)).await
 }
@@ -205,7 +210,16 @@ async fn live_round<L: Life>(life: &L, round: &Round<L::Deeds>) -> Result<()> {
     }
     let blows = round.blows.iter();
     let blows = blows.map(|(process, blow, after)| strike(life, *process, blow, *after));
-    tokio::try_join!(life.live(&round.deeds), try_join_all(blows))?;
+    let links = life.links();
+    let outages = round.outages.iter().filter_map(|(number, outage)| {
+        let link = links.get(*number)?;
+        Some(strike_link(link, outage))
+    });
+    tokio::try_join!(
+        life.live(&round.deeds),
+        try_join_all(blows),
+        try_join_all(outages)
+    )?;
     restart_ended(life).await
 }
 
@@ -304,6 +318,17 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
         }
     }
     Ok(())
+}
+
+/// Has a link fail: cut, deaf in a way, or away for a while.
+async fn strike_link(link: &Link, outage: &Outage) -> Result<()> {
+    sleep(outage.after).await;
+    link.set(outage.weather).await?;
+    if !matches!(outage.weather, Weather::Deaf(_)) {
+        link.cut();
+    }
+    sleep(outage.time).await;
+    link.set(Weather::Clear).await
 }
 
 /// No log tells what an object contains, and no process panicked.

@@ -7,6 +7,7 @@ use kcp_playground::server::{Action, Fault, Matcher, When};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use testbed::link::{Way, Weather};
 
 use super::Life;
 
@@ -19,6 +20,16 @@ pub(super) struct Round<D> {
     pub(super) deeds: D,
     /// With the numbers of the processes, and the times after which they fall.
     pub(super) blows: Vec<(usize, Blow, Duration)>,
+    /// With the numbers of the servers that are out of reach, if they are real.
+    pub(super) outages: Vec<(usize, Outage)>,
+}
+
+/// How a link fails, when and for how long. A clear one is only cut.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    pub(super) weather: Weather,
+    pub(super) after: Duration,
+    pub(super) time: Duration,
 }
 
 /// What happens to a process.
@@ -87,6 +98,21 @@ fn fault(agent: &'static str) -> impl Strategy<Value = Fault> {
     })
 }
 
+fn outage() -> impl Strategy<Value = Outage> {
+    let weather = prop::sample::select(vec![
+        Weather::Clear,
+        Weather::Refusing,
+        Weather::Deaf(Way::There),
+        Weather::Deaf(Way::Back),
+        Weather::Deaf(Way::Both),
+    ]);
+    (weather, millis(0..1500), millis(100..2000)).prop_map(|(weather, after, time)| Outage {
+        weather,
+        after,
+        time,
+    })
+}
+
 fn round<L: Life>() -> impl Strategy<Value = Round<L::Deeds>> {
     let blow = prop_oneof![
         3 => Just(Blow::Kill),
@@ -100,10 +126,12 @@ fn round<L: Life>() -> impl Strategy<Value = Round<L::Deeds>> {
     // As many on each server as on a single one.
     let faults = prop::collection::vec((0..L::SERVERS, fault(L::AGENT)), 0..3 * L::SERVERS + 1);
     let blows = prop::collection::vec((0..L::PROCESSES, blow, millis(0..1500)), 0..3);
-    (faults, L::deeds(), blows).prop_map(|(faults, deeds, blows)| Round {
+    let outages = prop::collection::vec((0..L::SERVERS, outage()), 0..2 * L::SERVERS + 1);
+    (faults, L::deeds(), blows, outages).prop_map(|(faults, deeds, blows, outages)| Round {
         faults,
         deeds,
         blows,
+        outages,
     })
 }
 

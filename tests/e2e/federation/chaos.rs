@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use proptest::prelude::BoxedStrategy;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
-use testbed::{Launch, Process, unique};
+use testbed::{Launch, Link, Process, unique};
 use tokio::time::sleep;
 
 use self::wishes::{
@@ -358,6 +358,10 @@ impl chaos::Life for Life {
 
     fn servers(&self) -> Vec<&Playground> {
         self.world.playgrounds().unwrap_or_default()
+    }
+
+    fn links(&self) -> Vec<&Link> {
+        self.world.host.link().into_iter().collect()
     }
 
     fn processes(&self) -> &[tokio::sync::Mutex<Process>] {

@@ -10,12 +10,18 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use testbed::cluster::Controllers;
-use testbed::{Access, Options, ServiceCluster};
+use testbed::{Access, Link, Options, ServiceCluster};
 
 /// See the module. It ends when it is dropped.
 pub(crate) enum Place {
-    Real(Box<ServiceCluster>),
+    Real(Box<RealPlace>),
     Played(Box<PlayedPlace>),
+}
+
+pub(crate) struct RealPlace {
+    cluster: ServiceCluster,
+    /// What the kubeconfig leads over, if it can be cut.
+    link: Option<(Link, Access)>,
 }
 
 pub(crate) struct PlayedPlace {
@@ -31,7 +37,25 @@ impl Place {
             ..Options::default()
         };
         let cluster = ServiceCluster::start_with(options).await?;
-        Ok(Self::Real(Box::new(cluster)))
+        let link = None;
+        Ok(Self::Real(Box::new(RealPlace { cluster, link })))
+    }
+
+    /// Has the kubeconfig of a real server lead over a link.
+    pub(crate) async fn linked(mut self) -> Result<Self> {
+        if let Self::Real(real) = &mut self {
+            let link = Link::start(real.cluster.address()).await?;
+            let access = real.cluster.admin().by(link.address())?;
+            real.link = Some((link, access));
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn link(&self) -> Option<&Link> {
+        match self {
+            Self::Real(real) => real.link.as_ref().map(|(link, _)| link),
+            Self::Played(_) => None,
+        }
     }
 
     pub(crate) async fn played() -> Result<Self> {
@@ -52,14 +76,14 @@ impl Place {
 
     pub(crate) fn url(&self) -> String {
         match self {
-            Self::Real(cluster) => cluster.url(),
+            Self::Real(real) => real.cluster.url(),
             Self::Played(played) => played.playground.service_url().to_owned(),
         }
     }
 
     pub(crate) fn certificate_authority(&self) -> Result<Vec<u8>> {
         match self {
-            Self::Real(cluster) => Ok(cluster.certificate_authority().into_bytes()),
+            Self::Real(real) => Ok(real.cluster.certificate_authority().into_bytes()),
             Self::Played(played) => {
                 let bundle = &played.kubeconfig["clusters"][0]["cluster"];
                 let bundle = bundle["certificate-authority-data"].as_str();
@@ -70,14 +94,19 @@ impl Place {
 
     pub(crate) fn kubeconfig_file(&self) -> &Path {
         match self {
-            Self::Real(cluster) => cluster.admin().kubeconfig_file(),
+            Self::Real(real) => {
+                let over_link = real.link.as_ref().map(|(_, access)| access);
+                over_link
+                    .unwrap_or_else(|| real.cluster.admin())
+                    .kubeconfig_file()
+            }
             Self::Played(played) => played.file.path(),
         }
     }
 
     pub(crate) async fn config(&self) -> Result<Config> {
         match self {
-            Self::Real(cluster) => cluster.admin().config(),
+            Self::Real(real) => real.cluster.admin().config(),
             Self::Played(played) => {
                 let kubeconfig: Kubeconfig = serde_json::from_value(played.kubeconfig.clone())?;
                 let current = KubeConfigOptions::default();
@@ -99,7 +128,7 @@ impl Place {
 
     pub(crate) fn admin(&self) -> Result<&Access> {
         match self {
-            Self::Real(cluster) => Ok(cluster.admin()),
+            Self::Real(real) => Ok(real.cluster.admin()),
             Self::Played(_) => bail!("a playground has no certificates of users"),
         }
     }
@@ -113,7 +142,7 @@ impl Place {
 
     pub(crate) fn servers(&mut self) -> Result<&mut ServiceCluster> {
         match self {
-            Self::Real(cluster) => Ok(cluster),
+            Self::Real(real) => Ok(&mut real.cluster),
             Self::Played(_) => bail!("a playground has no servers to kill"),
         }
     }

@@ -17,7 +17,7 @@ use proptest::prelude::BoxedStrategy;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Process, SOON, eventually, unique};
+use testbed::{Launch, Link, Process, SOON, eventually, unique};
 use tokio::time::sleep;
 
 use self::wishes::{
@@ -511,6 +511,10 @@ impl chaos::Life for Life {
     fn servers(&self) -> Vec<&Playground> {
         let places = self.places.iter();
         places.filter_map(|place| place.playground().ok()).collect()
+    }
+
+    fn links(&self) -> Vec<&Link> {
+        self.places.iter().filter_map(Place::link).collect()
     }
 
     fn processes(&self) -> &[tokio::sync::Mutex<Process>] {

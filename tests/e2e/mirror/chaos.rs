@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
-use testbed::{Launch, Process, unique};
+use testbed::{Launch, Link, Process, unique};
 use tokio::time::sleep;
 
 use self::wishes::{APPROVAL, Deed, Robot, TYPES, What, about_copies, about_owned, deeds_of};
@@ -413,6 +413,10 @@ impl chaos::Life for Life {
     fn servers(&self) -> Vec<&Playground> {
         let places = self.places.iter();
         places.filter_map(|place| place.playground().ok()).collect()
+    }
+
+    fn links(&self) -> Vec<&Link> {
+        self.places.iter().filter_map(Place::link).collect()
     }
 
     fn processes(&self) -> &[tokio::sync::Mutex<Process>] {
