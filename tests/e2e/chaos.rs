@@ -25,7 +25,7 @@ use testbed::binaries::repository;
 use testbed::cluster::Controllers;
 use testbed::link::Weather;
 use testbed::process::LIMITED;
-use testbed::{Launch, Link, Process, Signal, within};
+use testbed::{Launch, Link, Process, ServiceCluster, Signal, within};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -73,6 +73,10 @@ pub(crate) trait Life {
     fn servers(&self) -> Vec<&Playground>;
     /// Between the processes and real servers, by the numbers of these.
     fn links(&self) -> Vec<&Link> {
+        Vec::new()
+    }
+    /// The real servers, by their numbers.
+    fn clusters(&mut self) -> Vec<&mut ServiceCluster> {
         Vec::new()
     }
     fn processes(&self) -> &[Mutex<Process>];
@@ -154,14 +158,14 @@ pub(crate) async fn plane(place: &Place) -> Result<Plane> {
 
 /// Begins a life and lives it by a seed.
 pub(crate) async fn run<L: Life>(begun: impl Future<Output = Result<L>>, seed: u64) {
-    let lived = async { live(&begun.await?, seed).await };
+    let lived = async { live(&mut begun.await?, seed).await };
     if let Err(error) = lived.await {
         panic!("{error:?}");
     }
 }
 
 /// Lives by a seed; on a failure, the logs are kept.
-pub(crate) async fn live<L: Life>(life: &L, seed: u64) -> Result<()> {
+pub(crate) async fn live<L: Life>(life: &mut L, seed: u64) -> Result<()> {
     let lived = lived(life, seed).await;
     if lived.is_err() {
         keep_logs(life, seed)?;
@@ -170,19 +174,26 @@ pub(crate) async fn live<L: Life>(life: &L, seed: u64) -> Result<()> {
     lived.with_context(|| format!("seed {seed}: replay with ./hack/chaos --dialect {dialect} --seed {seed}; logs are in target/chaos-logs/{dialect}-{seed}"))
 }
 
-async fn lived<L: Life>(life: &L, seed: u64) -> Result<()> {
+async fn lived<L: Life>(life: &mut L, seed: u64) -> Result<()> {
     for (number, round) in drawn::<L>(seed).iter().enumerate() {
         let lived = live_round(life, round).await;
         lived.with_context(|| format!("round {number}: {round:#?}"))?;
+        // What the processes have begun goes on while servers end: users see no refusal.
+        if let Some((number, component)) = round.crash
+            && let Some(cluster) = life.clusters().get_mut(number)
+        {
+            cluster.kill(component).await?;
+            cluster.restart(component).await?;
+        }
         // The rounds are short for processes that have to start: what follows finds everything in its place.
         if number == MIDDLE {
             in_step(life).await?;
         }
     }
     in_step(life).await?;
-    settle(life, "nothing written any more", L::rest).await?;
+    settle(&*life, "nothing written any more", L::rest).await?;
     life.end().await?;
-    settle(life, "nothing left", L::check).await?;
+    settle(&*life, "nothing left", L::check).await?;
     check_logs(life.logs())
 }
 

@@ -625,7 +625,7 @@ async fn live_by(seed: u64) {
     };
     world::run_with(ground, chaos::server_options(seed), async |world| {
         let elects = !seed.is_multiple_of(2);
-        chaos::live(&begun(world, elects).await?, seed).await
+        chaos::live(&mut begun(world, elects).await?, seed).await
     })
     .await;
 }

@@ -7,6 +7,7 @@ use kcp_playground::server::{Action, Fault, Matcher, When};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use testbed::Component;
 use testbed::link::{Way, Weather};
 
 use super::Life;
@@ -22,6 +23,8 @@ pub(super) struct Round<D> {
     pub(super) blows: Vec<(usize, Blow, Duration)>,
     /// With the numbers of the servers that are out of reach, if they are real.
     pub(super) outages: Vec<(usize, Outage)>,
+    /// The number of a server that is killed at the end, if it is real.
+    pub(super) crash: Option<(usize, Component)>,
 }
 
 /// How a link fails, when and for how long. A clear one is only cut.
@@ -127,11 +130,15 @@ fn round<L: Life>() -> impl Strategy<Value = Round<L::Deeds>> {
     let faults = prop::collection::vec((0..L::SERVERS, fault(L::AGENT)), 0..3 * L::SERVERS + 1);
     let blows = prop::collection::vec((0..L::PROCESSES, blow, millis(0..1500)), 0..3);
     let outages = prop::collection::vec((0..L::SERVERS, outage()), 0..2 * L::SERVERS + 1);
-    (faults, L::deeds(), blows, outages).prop_map(|(faults, deeds, blows, outages)| Round {
+    let component = prop::sample::select(vec![Component::ApiServer, Component::Etcd]);
+    let crash = prop::option::weighted(0.3, (0..L::SERVERS, component));
+    let all = (faults, L::deeds(), blows, outages, crash);
+    all.prop_map(|(faults, deeds, blows, outages, crash)| Round {
         faults,
         deeds,
         blows,
         outages,
+        crash,
     })
 }
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use proptest::prelude::BoxedStrategy;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
-use testbed::{Launch, Link, Process, unique};
+use testbed::{Launch, Link, Process, ServiceCluster, unique};
 use tokio::time::sleep;
 
 use self::wishes::{
@@ -362,6 +362,10 @@ impl chaos::Life for Life {
 
     fn links(&self) -> Vec<&Link> {
         self.world.host.link().into_iter().collect()
+    }
+
+    fn clusters(&mut self) -> Vec<&mut ServiceCluster> {
+        self.world.host.servers().into_iter().collect()
     }
 
     fn processes(&self) -> &[tokio::sync::Mutex<Process>] {

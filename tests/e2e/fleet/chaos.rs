@@ -17,7 +17,7 @@ use proptest::prelude::BoxedStrategy;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Link, Process, SOON, eventually, unique};
+use testbed::{Launch, Link, Process, SOON, ServiceCluster, eventually, unique};
 use tokio::time::sleep;
 
 use self::wishes::{
@@ -515,6 +515,13 @@ impl chaos::Life for Life {
 
     fn links(&self) -> Vec<&Link> {
         self.places.iter().filter_map(Place::link).collect()
+    }
+
+    fn clusters(&mut self) -> Vec<&mut ServiceCluster> {
+        self.places
+            .iter_mut()
+            .filter_map(|place| place.servers().ok())
+            .collect()
     }
 
     fn processes(&self) -> &[tokio::sync::Mutex<Process>] {

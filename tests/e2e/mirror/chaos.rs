@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
-use testbed::{Launch, Link, Process, unique};
+use testbed::{Launch, Link, Process, ServiceCluster, unique};
 use tokio::time::sleep;
 
 use self::wishes::{APPROVAL, Deed, Robot, TYPES, What, about_copies, about_owned, deeds_of};
@@ -417,6 +417,13 @@ impl chaos::Life for Life {
 
     fn links(&self) -> Vec<&Link> {
         self.places.iter().filter_map(Place::link).collect()
+    }
+
+    fn clusters(&mut self) -> Vec<&mut ServiceCluster> {
+        self.places
+            .iter_mut()
+            .filter_map(|place| place.servers().ok())
+            .collect()
     }
 
     fn processes(&self) -> &[tokio::sync::Mutex<Process>] {
