@@ -85,11 +85,11 @@ impl Remote {
     /// The labels by which the copy is found. They contain hashes, so whoever needs them often keeps them.
     pub fn marked(&self) -> Labels {
         let own = [
-            (CLUSTER.to_owned(), self.cluster.clone()),
-            (NAME_HASH.to_owned(), sha1_hex(&self.name)),
+            (CLUSTER, self.cluster.clone()),
+            (NAME_HASH, sha1_hex(&self.name)),
         ];
         let namespace = self.namespace.as_ref();
-        let namespace = namespace.map(|name| (NAMESPACE_HASH.to_owned(), sha1_hex(name)));
+        let namespace = namespace.map(|name| (NAMESPACE_HASH, sha1_hex(name)));
         own.into_iter().chain(namespace).collect()
     }
 

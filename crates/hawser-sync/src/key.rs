@@ -1,5 +1,6 @@
 //! Identifiers: control planes, objects, labels, finalizers, links.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
@@ -125,9 +126,11 @@ impl fmt::Display for Key {
 }
 
 /// Labels that must all be present with these values, each name once, sorted. Immutable, so that passes, their notes
-/// and indexes share one.
+/// and indexes share one. There is one of them for each copy, and their names are nearly always constants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
+pub struct Labels(Arc<[(LabelName, Box<str>)]>);
+
+type LabelName = Cow<'static, str>;
 
 impl Labels {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -147,18 +150,18 @@ impl Labels {
     }
 }
 
-impl<const N: usize> From<[(String, String); N]> for Labels {
-    fn from(labels: [(String, String); N]) -> Self {
+impl<N: Into<LabelName>, const L: usize> From<[(N, String); L]> for Labels {
+    fn from(labels: [(N, String); L]) -> Self {
         labels.into_iter().collect()
     }
 }
 
 /// If a name comes twice, the last value counts.
-impl FromIterator<(String, String)> for Labels {
-    fn from_iter<I: IntoIterator<Item = (String, String)>>(labels: I) -> Self {
-        let once: BTreeMap<String, String> = labels.into_iter().collect();
-        let boxed = |(name, value): (String, String)| (name.into(), value.into());
-        Self(once.into_iter().map(boxed).collect())
+impl<N: Into<LabelName>> FromIterator<(N, String)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (N, String)>>(labels: I) -> Self {
+        let boxed = |(name, value): (N, String)| (name.into(), value.into());
+        let once: BTreeMap<_, _> = labels.into_iter().map(boxed).collect();
+        Self(once.into_iter().collect())
     }
 }
 

@@ -327,9 +327,7 @@ impl View for PassView<'_> {
     }
 
     fn rested(&self, key: &Key, object: &Object) -> bool {
-        let rested = self
-            .rested
-            .and_then(|it| it.answer(&Question::Object(key.clone())));
+        let rested = self.rested.and_then(|it| it.object(key));
         rested.is_some_and(|rested| rested == self.store.fingerprint_of(key, object))
     }
 

@@ -4,6 +4,7 @@
 //! same fingerprint, and fingerprints are compared without parsing anything.
 
 use super::fingerprint::Fingerprint;
+use super::key::{Key, Labels, Scope};
 use super::reason::{Class, Code};
 use super::report::{Outcome, Report};
 use super::view::Question;
@@ -19,7 +20,10 @@ pub trait FingerprintSource {
 pub struct Settled {
     /// The fingerprint of the configuration that the subject was made from.
     rules: u64,
-    answers: Box<[(Question, Fingerprint)]>,
+    /// The answers about objects, and those about labels. Each object at rest has a few of the former, in a third of
+    /// the memory of the latter.
+    objects: Box<[(Key, Fingerprint)]>,
+    marked: Box<[(Scope, Labels, Fingerprint)]>,
 }
 
 impl Settled {
@@ -36,27 +40,40 @@ impl Settled {
         if gone || !outcomes.all(settled) {
             return None;
         }
-        let asked = report.asked.iter().zip(&report.fingerprints);
-        let answer = |(question, fingerprint): (&Question, &Option<Fingerprint>)| {
-            Some((question.clone(), (*fingerprint)?))
-        };
-        let answers = asked.map(answer).collect::<Option<_>>()?;
-        Some(Self { rules, answers })
+        let (mut objects, mut marked) = (Vec::new(), Vec::new());
+        for (question, fingerprint) in report.asked.iter().zip(&report.fingerprints) {
+            let fingerprint = (*fingerprint)?;
+            match question {
+                Question::Object(key) => objects.push((key.clone(), fingerprint)),
+                Question::Marked(scope, labels) => {
+                    marked.push((scope.clone(), labels.clone(), fingerprint));
+                }
+            }
+        }
+        Some(Self {
+            rules,
+            objects: objects.into(),
+            marked: marked.into(),
+        })
     }
 
-    /// The fingerprint of one of its answers.
-    pub fn answer(&self, question: &Question) -> Option<Fingerprint> {
-        let mut answers = self.answers.iter();
-        answers
-            .find(|(asked, _)| asked == question)
+    /// The fingerprint of its answer about an object.
+    pub fn object(&self, key: &Key) -> Option<Fingerprint> {
+        let mut objects = self.objects.iter();
+        objects
+            .find(|(asked, _)| asked == key)
             .map(|(_, fingerprint)| *fingerprint)
     }
 
     /// Whether another pass would come to the same result.
     pub fn holds(&self, rules: u64, fingerprints: &dyn FingerprintSource) -> bool {
-        let same = |(question, fingerprint): &(Question, Fingerprint)| {
-            fingerprints.fingerprint(question) == Some(*fingerprint)
+        let is_same = |question, fingerprint: &Fingerprint| {
+            fingerprints.fingerprint(&question) == Some(*fingerprint)
         };
-        self.rules == rules && self.answers.iter().all(same)
+        let object = |(key, answer): &(Key, _)| is_same(Question::Object(key.clone()), answer);
+        let marked = |(scope, labels, answer): &(Scope, Labels, _)| {
+            is_same(Question::Marked(scope.clone(), labels.clone()), answer)
+        };
+        self.rules == rules && self.objects.iter().all(object) && self.marked.iter().all(marked)
     }
 }

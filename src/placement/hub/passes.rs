@@ -123,7 +123,7 @@ impl HubController {
         id: &PlacementId,
         is_its: impl Fn(&Key, &T) -> bool,
     ) -> Result<(), HubPassError> {
-        let labels = Labels::from([(names::PARENT_PLACEMENT.to_owned(), id.name.to_string())]);
+        let labels = Labels::from([(names::PARENT_PLACEMENT, id.name.to_string())]);
         let is_known = forms.refresh(self.table(kind)?, &labels, is_its);
         is_known.then_some(()).ok_or(HubPassError::Unknown)
     }
@@ -535,7 +535,7 @@ impl HubController {
         let Some(one) = one else {
             return Ok(Outcome::Settled);
         };
-        let labels = Labels::from([(names::PARENT_OVERRIDE.to_owned(), id.name.to_string())]);
+        let labels = Labels::from([(names::PARENT_OVERRIDE, id.name.to_string())]);
         let Found::All(all) = self.cache.find(&objects::scope(kind.snapshot()), &labels) else {
             return Err(HubPassError::Unknown);
         };

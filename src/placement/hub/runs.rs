@@ -173,7 +173,7 @@ impl HubController {
         run: &UpdateRun,
     ) -> Result<Vec<ApprovalRequest>, HubPassError> {
         let kind = approval_kind(scope);
-        let labels = Labels::from([(names::TARGET_RUN.to_owned(), id.name.to_string())]);
+        let labels = Labels::from([(names::TARGET_RUN, id.name.to_string())]);
         let Found::All(all) = self.cache.find(&objects::scope(kind), &labels) else {
             return Err(HubPassError::Unknown);
         };

@@ -206,7 +206,7 @@ mod tests {
     fn whoever_asked_for_an_object_or_its_labels_is_found_until_it_asks_for_something_else() {
         let mut index = ReverseIndex::default();
         let labels = |pairs: &[(&str, &str)]| {
-            let pairs = pairs.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+            let pairs = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).into()));
             Question::Marked(scope(), pairs.collect())
         };
         let object = Question::Object(scope().key(Some("ns"), "x"));

@@ -684,7 +684,7 @@ fn objects_of_a_namespace_are_found_without_a_look_at_others() {
 fn objects_with_a_label_are_found_without_a_look_at_others() {
     let (cache, table, scopes) = many(&["a", "b"], 100);
     let labels = |pairs: &[(&str, &str)]| -> Labels {
-        let pairs = pairs.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+        let pairs = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).into()));
         pairs.collect()
     };
     let found = |labels: &Labels| match cache.find(&scopes[0], labels) {

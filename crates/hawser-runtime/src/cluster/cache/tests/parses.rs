@@ -105,7 +105,7 @@ fn objects_with_exactly_the_indexed_labels_are_compared_without_parsing() {
     let more = marked()
         .iter()
         .chain([("app", "x")])
-        .map(|(k, v)| (k.into(), v.into()))
+        .map(|(k, v)| (k.to_owned(), v.into()))
         .collect();
     let more: Labels = more;
     let none = Some(Fingerprint::of_all([]));
