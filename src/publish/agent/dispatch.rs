@@ -304,7 +304,8 @@ impl Dispatch {
         // are not known completely when they are.
         let source = self.cache.source(&self.sides.kcp, &id.cluster);
         if source.is_some_and(|source| publication.has_loaded(&source, &id.cluster)) {
-            self.subjects.queue.add(id, urgency);
+            let object = self.cache.shared(&id.object).unwrap_or(id.object);
+            self.subjects.queue.add(SubjectId { object, ..id }, urgency);
         }
     }
 }

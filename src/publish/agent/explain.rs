@@ -391,12 +391,7 @@ impl Explainer {
                 let remotes = meant.filter_map(|(_, copy)| Remote::read(&copy));
                 let remotes = remotes
                     .filter(|remote| cluster.is_none_or(|cluster| cluster == remote.cluster));
-                selected.extend(remotes.map(|remote| SubjectId {
-                    publication: Arc::clone(&plan.uid),
-                    cluster: remote.cluster.into(),
-                    namespace: remote.namespace.map(Into::into),
-                    name: remote.name.into(),
-                }));
+                selected.extend(remotes.map(|remote| publication.subject_of(&remote)));
             }
         }
         let kind = || selection.kind.clone().unwrap_or_default();

@@ -89,12 +89,7 @@ impl OverviewSource for AgentOverview {
         let publication = running
             .values()
             .find(|publication| publication.plan.name == object.config)?;
-        let id = SubjectId {
-            publication: Arc::clone(&publication.plan.uid),
-            cluster: object.tenant.into(),
-            namespace: object.namespace.map(Into::into),
-            name: object.name.into(),
-        };
+        let id = publication.subject_at(object.tenant, object.namespace, object.name);
         publishing.dispatch.subjects.attempts(&id)
     }
 }

@@ -26,7 +26,7 @@ use hawser_runtime::cluster::cache::{
 };
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::controller::{CopyIndex, SharedWatch, WatchRegistry};
-use hawser_sync::{Answer, Drift, Failure, Key, KeyParts, Request, Seen, Side, Store as _};
+use hawser_sync::{Answer, Drift, Failure, Key, KeyParts, Request, Scope, Seen, Side, Store as _};
 use kube_lang::object::{Gvk, Object};
 
 /// The number of copies that are examined without a break.
@@ -573,21 +573,24 @@ impl Publication {
     pub fn subject(&self, key: &Key) -> SubjectId {
         SubjectId {
             publication: Arc::clone(&self.plan.uid),
-            cluster: Arc::clone(&key.cluster),
-            namespace: key.namespace.clone(),
-            name: Arc::clone(&key.name),
+            object: key.clone(),
         }
+    }
+
+    /// The subject of the object at a place.
+    pub fn subject_at(&self, cluster: &str, namespace: Option<&str>, name: &str) -> SubjectId {
+        let scope = Scope::new(&self.sides.kcp, &self.remote_kind, cluster);
+        self.subject(&scope.key(namespace, name))
     }
 
     /// The subject whose copy an object says it is.
     fn subject_of_copy(&self, copy: &Object) -> Option<SubjectId> {
-        let remote = Remote::read(copy)?;
-        Some(SubjectId {
-            publication: Arc::clone(&self.plan.uid),
-            cluster: remote.cluster.into(),
-            namespace: remote.namespace.map(Into::into),
-            name: remote.name.into(),
-        })
+        Some(self.subject_of(&Remote::read(copy)?))
+    }
+
+    /// The subject of an object that a copy or a state names.
+    pub fn subject_of(&self, remote: &Remote) -> SubjectId {
+        self.subject_at(&remote.cluster, remote.namespace.as_deref(), &remote.name)
     }
 
     /// The subjects that an object concerns: as the object itself, its copy, or something that it depends on.
@@ -620,12 +623,12 @@ impl Publication {
     }
 
     pub fn anchor(&self, id: &SubjectId) -> Key {
+        if id.kind == self.remote_kind {
+            return id.object.clone();
+        }
         let parts = KeyParts {
-            side: self.sides.kcp.clone(),
             kind: Arc::clone(&self.remote_kind),
-            cluster: Arc::clone(&id.cluster),
-            namespace: id.namespace.clone(),
-            name: Arc::clone(&id.name),
+            ..KeyParts::clone(id)
         };
         parts.into()
     }

@@ -136,13 +136,7 @@ impl Releaser {
         let states = states.filter_map(|(_, state)| memory::primary_of(&state));
         let states = states.filter(|(_, kind)| *kind == *publication.remote_kind);
         let all = copies.chain(states.map(|(remote, _)| remote));
-        all.map(|remote| SubjectId {
-            publication: Arc::clone(&publication.plan.uid),
-            cluster: remote.cluster.into(),
-            namespace: remote.namespace.map(Into::into),
-            name: remote.name.into(),
-        })
-        .collect()
+        all.map(|remote| publication.subject_of(&remote)).collect()
     }
 
     /// The objects whose release has begun, by the name of their copy: it has no marks any more.
