@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::compiled::AgentIdentity;
 use super::hashes::sha1_hex;
 use super::marks;
-use hawser_sync::{Key, KeyParts};
+use hawser_sync::Key;
 use kube_lang::object::{Object, merge_patch};
 
 /// An object, as a live read found it.
@@ -133,15 +133,10 @@ impl<'o> Witness<'o> {
     fn text<'k>(agent: &AgentIdentity, copies: impl Iterator<Item = &'k Key>) -> String {
         let mut words = vec![Self::author(agent)];
         for copy in copies {
-            let KeyParts {
-                namespace, name, ..
-            } = &**copy;
+            let name = &copy.name;
             words.push(Self::copy(None, name));
-            words.extend(
-                namespace
-                    .iter()
-                    .map(|namespace| Self::copy(Some(namespace), name)),
-            );
+            let namespace = copy.namespace.iter();
+            words.extend(namespace.map(|namespace| Self::copy(Some(namespace), name)));
         }
         words.join(" ")
     }

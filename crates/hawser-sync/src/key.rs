@@ -49,31 +49,37 @@ impl Scope {
 
     /// The same with names that are shared already.
     pub fn key_of(&self, namespace: Option<Arc<str>>, name: Arc<str>) -> Key {
-        let parts = KeyParts {
+        let place = KeyPlace {
             side: self.side.clone(),
             kind: Arc::clone(&self.kind),
             cluster: Arc::clone(&self.cluster),
             namespace,
-            name,
         };
-        parts.into()
+        Arc::new(place).key(name)
     }
 }
 
 static NAMESPACE: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Namespace").into());
 
 /// The identity of an object, for caches, queues and requests. The uid distinguishes incarnations of one key and is
-/// sent as a precondition of requests. Caches and indexes hold one key many times, so that a clone shares its parts.
+/// sent as a precondition of requests. Caches and indexes hold one key many times, so that a clone shares its parts, and
+/// have many keys in one place, so that these can share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Arc<KeyParts>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyParts {
+    pub place: Arc<KeyPlace>,
+    pub name: Arc<str>,
+}
+
+/// All objects of a kind in one namespace, or those of a cluster-scoped kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyPlace {
     pub side: Side,
     pub kind: Arc<Gvk>,
     pub cluster: Arc<str>,
     pub namespace: Option<Arc<str>>,
-    pub name: Arc<str>,
 }
 
 impl Key {
@@ -88,13 +94,35 @@ impl Key {
     /// The key of this object's namespace, in the same cluster.
     pub fn namespace_key(&self) -> Option<Self> {
         let name = self.namespace.as_ref()?;
-        let parts = KeyParts {
+        let scope = Scope {
             kind: Arc::clone(&NAMESPACE),
-            namespace: None,
-            name: Arc::clone(name),
-            ..KeyParts::clone(self)
+            ..self.scope()
         };
-        Some(parts.into())
+        Some(scope.key_of(None, Arc::clone(name)))
+    }
+
+    /// The object of the same name at this place.
+    #[must_use]
+    pub fn at(&self, place: &Arc<KeyPlace>) -> Self {
+        place.key(Arc::clone(&self.name))
+    }
+
+    /// The key with another kind.
+    #[must_use]
+    pub fn of_kind(&self, kind: &Arc<Gvk>) -> Self {
+        let place = KeyPlace {
+            kind: Arc::clone(kind),
+            ..KeyPlace::clone(&self.place)
+        };
+        self.at(&place.into())
+    }
+}
+
+impl KeyPlace {
+    /// The object of this name.
+    pub fn key(self: &Arc<Self>, name: Arc<str>) -> Key {
+        let place = Arc::clone(self);
+        Key(KeyParts { place, name }.into())
     }
 }
 
@@ -106,9 +134,11 @@ impl Deref for Key {
     }
 }
 
-impl From<KeyParts> for Key {
-    fn from(parts: KeyParts) -> Self {
-        Self(parts.into())
+impl Deref for KeyParts {
+    type Target = KeyPlace;
+
+    fn deref(&self) -> &KeyPlace {
+        &self.place
     }
 }
 

@@ -43,7 +43,7 @@ pub use decide::{Decision, decide};
 pub use drift::{Drift, DriftMode, DriftRules, DriftedField};
 pub use facts::Facts;
 pub use fingerprint::{Fingerprint, ValueHash};
-pub use key::{Finalizer, Key, KeyParts, Labels, LinkId, Scope, Side};
+pub use key::{Finalizer, Key, KeyParts, KeyPlace, Labels, LinkId, Scope, Side};
 pub use link::{Link, Policy, Source, Target};
 pub use look::{PassView, Store};
 pub use memory::{Codec, CopyRecord, Entry, LostCopy, Memory, MemoryPlace, Snapshot};

@@ -31,7 +31,7 @@ use hawser_runtime::cluster::document;
 use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
-use hawser_sync::{CopyRecord, KeyParts};
+use hawser_sync::CopyRecord;
 use kube_lang::object::{Gvk, Object};
 
 /// The page size of lists.
@@ -349,14 +349,9 @@ impl Search {
             if key.side != sides.service {
                 continue;
             }
-            let KeyParts {
-                kind,
-                namespace,
-                name,
-                ..
-            } = &*key;
-            let path = collection(kind, namespace.as_deref(), &ends.target.1);
-            let what = format!("{path}/{name}");
+            let kind = &key.kind;
+            let path = collection(kind, key.namespace.as_deref(), &ends.target.1);
+            let what = format!("{path}/{}", key.name);
             let reply = self.planes.service.call(Call::get(&*what)).await;
             let object = match reply {
                 Ok(reply) if reply.status == 404 => continue,

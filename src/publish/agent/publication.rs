@@ -26,7 +26,7 @@ use hawser_runtime::cluster::cache::{
 };
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::controller::{CopyIndex, SharedWatch, WatchRegistry};
-use hawser_sync::{Answer, Drift, Failure, Key, KeyParts, Request, Scope, Seen, Side, Store as _};
+use hawser_sync::{Answer, Drift, Failure, Key, Request, Scope, Seen, Side, Store as _};
 use kube_lang::object::{Gvk, Object};
 
 /// The number of copies that are examined without a break.
@@ -624,13 +624,10 @@ impl Publication {
 
     pub fn anchor(&self, id: &SubjectId) -> Key {
         if id.kind == self.remote_kind {
-            return id.object.clone();
+            id.object.clone()
+        } else {
+            id.object.of_kind(&self.remote_kind)
         }
-        let parts = KeyParts {
-            kind: Arc::clone(&self.remote_kind),
-            ..KeyParts::clone(id)
-        };
-        parts.into()
     }
 
     /// Drops the notes about objects of a workspace that is no longer bound.

@@ -18,8 +18,8 @@ use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
 use hawser_sync::Side;
 use hawser_sync::{
-    Code, Codec, CopyOrigin, CopyRecord, Entry, Key, KeyParts, Labels, Link, LinkId, LostCopy,
-    Memory, PendingChange, Reason, Snapshot, Source,
+    Code, Codec, CopyOrigin, CopyRecord, Entry, Key, Labels, Link, LinkId, LostCopy, Memory,
+    PendingChange, Reason, Scope, Snapshot, Source,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -540,14 +540,9 @@ impl StoredKey {
     }
 
     fn key(&self) -> Key {
-        let parts = KeyParts {
-            side: Side::new(&self.side),
-            kind: self.kind.clone().into(),
-            cluster: self.cluster.as_str().into(),
-            namespace: self.namespace.as_deref().map(Into::into),
-            name: self.name.as_str().into(),
-        };
-        parts.into()
+        let kind = self.kind.clone().into();
+        let scope = Scope::new(&Side::new(&self.side), &kind, &self.cluster);
+        scope.key(self.namespace.as_deref(), &self.name)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use hawser_sync::{CopyRecord, Key, KeyParts};
+use hawser_sync::{CopyRecord, Key};
 use kube_lang::object::Gvk;
 
 /// A published object, by the name of its memory, and its workspace.
@@ -417,12 +417,7 @@ fn remove_owner<K: Eq + Hash>(
 }
 
 fn any_version(key: &Key) -> Key {
-    let kind = Gvk::new(&key.kind.group, "", &key.kind.kind);
-    let parts = KeyParts {
-        kind: kind.into(),
-        ..KeyParts::clone(key)
-    };
-    parts.into()
+    key.of_kind(&Gvk::new(&key.kind.group, "", &key.kind.kind).into())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::mutation::Pipeline;
 use crate::publish::marks;
 use crate::publish::rules::{check_credential, renamed};
 use crate::publish::types::Origin;
-use hawser_sync::{Code, CopyOrigin, Key, KeyParts, Marks, Owner, Reason, Rules};
+use hawser_sync::{Code, CopyOrigin, Key, Marks, Owner, Reason, Rules};
 use kube_lang::object::{Gvk, Object, numbers};
 
 /// The rules of one pair.
@@ -50,13 +50,13 @@ impl PairRules {
 
     /// The copy as it would be made without mutations.
     fn unmutated_copy(&self, source: &Object) -> Object {
-        let KeyParts {
-            kind,
-            namespace,
-            name,
-            ..
-        } = &*self.target;
-        renamed(source, kind, namespace.as_deref(), name)
+        let target = &self.target;
+        renamed(
+            source,
+            &target.kind,
+            target.namespace.as_deref(),
+            &target.name,
+        )
     }
 }
 

@@ -5,7 +5,7 @@ use super::entry::Entry;
 use super::ledger::{ClaimOwner, MadeByOther, ObjectClaim};
 use crate::publish::types::Origin;
 use hawser_sync::link::{Adoption, Claims, Content, Fate, StatusFlow};
-use hawser_sync::{CopyOrigin, CopyRecord, Key, KeyParts, Link, Policy, Seen, Target, View};
+use hawser_sync::{CopyOrigin, CopyRecord, Key, Link, Policy, Seen, Target, View};
 
 /// What a published object does with related copies that others may want too.
 #[derive(Clone, Copy)]
@@ -37,11 +37,7 @@ impl SharedCopies<'_> {
             MadeByOther::Perhaps(owners) => {
                 // Another pass follows when one of these memories says more.
                 for owner in owners {
-                    let memory = KeyParts {
-                        name: owner.memory,
-                        ..KeyParts::clone(self.memory)
-                    };
-                    self.view.get(&memory.into());
+                    self.view.get(&self.memory.place.key(owner.memory));
                 }
                 CopyOrigin::Adopted
             }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::publish::marks::{FINALIZER, Remote, marks};
-use hawser_sync::{CopyOrigin, Key, KeyParts, Scope, Side};
+use hawser_sync::{CopyOrigin, Scope, Side};
 
 fn agent(name: &str, namespace: &str) -> AgentIdentity {
     AgentIdentity {
@@ -249,11 +249,8 @@ fn an_object_that_something_else_needs_keeps_its_finalizer_only() {
 #[test]
 fn the_name_of_a_copy_without_marks_leads_to_its_object() {
     let mut begun = synced();
-    let key = KeyParts::clone(&begun.copies[0].key);
-    begun.copies[0].key = Key::from(KeyParts {
-        namespace: Some("ns".into()),
-        ..key
-    });
+    let key = &mut begun.copies[0].key;
+    *key = key.scope().key(Some("ns"), &key.name);
     let writes = begun.writes(&own());
     let left = writes[..4].iter().fold(begun, after_write);
     let object = left.object.unwrap().object;

@@ -132,7 +132,8 @@ impl Cache {
     /// The key of a table, so that what is kept about its object shares its parts.
     pub fn shared(&self, key: &Key) -> Option<Key> {
         let tables = self.tables(&key.scope());
-        tables.iter().find_map(|table| table.shared(key))
+        let known = tables.iter().find_map(|table| table.known(key));
+        known.map(|(key, _)| key)
     }
 
     /// The newest known version of the object of a request, for [`Self::learn`]; asked before the request is sent.

@@ -23,14 +23,12 @@ use super::connection::{
 };
 use super::document;
 use super::wire::collection;
-use hawser_sync::{Key, KeyParts};
+use hawser_sync::Key;
 use kube_lang::object::{Gvk, Object};
 
-mod names;
 mod pace;
 mod parts;
 
-use names::Names;
 pub use pace::Pace;
 use pace::{Backoff, PageSize};
 use parts::Position;
@@ -155,7 +153,6 @@ impl Feed {
             page: PageSize::default(),
             blind: false,
             is_unreachable: false,
-            names: Names::default(),
             highest: 0,
             overruled: HashMap::new(),
             behind: 0,
@@ -224,8 +221,6 @@ struct Reader {
     blind: bool,
     /// The last problem was silence.
     is_unreachable: bool,
-    /// Names of clusters and namespaces.
-    names: Names,
     /// The highest version of a list or a watch.
     highest: u64,
     /// The number of consecutive lists that were older than that.
@@ -488,17 +483,11 @@ impl Reader {
             .ok()?;
         let version = version(&object)?;
         let cluster = match &self.selection.clusters {
-            Clusters::One(cluster) => Arc::clone(cluster),
-            Clusters::Annotation(name) => self.names.get(object.annotation(name)?),
+            Clusters::One(cluster) => cluster,
+            Clusters::Annotation(name) => object.annotation(name)?,
         };
-        let key = KeyParts {
-            side: self.table.side().clone(),
-            cluster,
-            namespace: object.namespace().map(|name| self.names.get(name)),
-            name: object.name().into(),
-            kind,
-        };
-        let key = Key::from(key);
+        let scope = self.table.scope(cluster);
+        let key = scope.key(object.namespace(), object.name());
         if !self.table.takes_in(&key, &object) {
             return Some((version, None));
         }
@@ -520,7 +509,7 @@ impl Reader {
             store(&self.table, &shown)
         } else {
             // Something on the way left out what was asked for.
-            let KeyParts { kind, name, .. } = &*shown.key;
+            let name = &shown.key.name;
             debug!(%kind, %name, "the server returned an object that does not match the request");
             None
         };
@@ -535,10 +524,14 @@ impl Reader {
         let Some((version, Some(key))) = taken else {
             return;
         };
-        match self.table.known_version(&key) {
-            Some(known) if known > version => self.overruled.insert(key.clone(), known),
-            _ => self.overruled.remove(&key),
-        };
+        // Whole lists of keys are kept: those of the table take no memory.
+        let known = self.table.known(&key);
+        let (key, known) = known.unwrap_or((key, version));
+        if known > version {
+            self.overruled.insert(key.clone(), known);
+        } else {
+            self.overruled.remove(&key);
+        }
         listed.insert(key);
     }
 

@@ -10,7 +10,7 @@ use super::{Releasable, ReleaseError, Releaser};
 use crate::publish::marks::Remote;
 use crate::publish::memory;
 use crate::publish::release::Witness;
-use hawser_sync::{Key, KeyParts};
+use hawser_sync::{Key, KeyPlace};
 use kube_lang::object::Gvk;
 
 impl Releaser {
@@ -87,10 +87,7 @@ impl Releaser {
         let mut objects = BTreeMap::new();
         for object in found {
             let kind = &object.kind;
-            let any_version = Key::from(KeyParts {
-                kind: Arc::new(Gvk::new(&kind.group, "", &kind.kind)),
-                ..KeyParts::clone(&object)
-            });
+            let any_version = object.of_kind(&Gvk::new(&kind.group, "", &kind.kind).into());
             let publications = running.values().filter(|one| {
                 (&one.remote_kind.group, &one.remote_kind.kind) == (&kind.group, &kind.kind)
             });
@@ -162,13 +159,12 @@ impl Releaser {
     }
 
     fn describe(&self, object: &Key) -> String {
-        let KeyParts {
+        let KeyPlace {
             kind,
             cluster,
             namespace,
-            name,
             ..
-        } = &**object;
+        } = &*object.place;
         let namespace = namespace
             .as_deref()
             .map(|namespace| format!("{namespace}/"));
@@ -179,6 +175,6 @@ impl Releaser {
             "" => kind.kind.clone(),
             group => format!("{}.{group}", kind.kind),
         };
-        format!("{kind} {namespace}{name} in workspace {workspace}")
+        format!("{kind} {namespace}{} in workspace {workspace}", object.name)
     }
 }

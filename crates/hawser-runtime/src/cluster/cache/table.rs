@@ -32,7 +32,6 @@ pub(super) use body::Body;
 pub use body::ObjectSize;
 use body::Packer;
 pub use coverage::Coverage;
-use coverage::Position;
 pub(super) use deletions::Outdated;
 use deletions::{Tombstone, Tombstones};
 use entry::{Completeness, Entry, PutOutcome, Uid};
@@ -40,7 +39,7 @@ use idle::UnreadObjects;
 use partition::Parts;
 pub(in crate::cluster) use partition::wanted_changed;
 pub use partition::{KeptByAll, Partition, TenantMark, WantedParts};
-use places::Places;
+use places::{KeysByHash, Places};
 use shares::ClusterBudgets;
 pub use size::Size;
 use trees::Trees;
@@ -97,7 +96,7 @@ struct TableState {
     fragments: usize,
     shares: ClusterBudgets,
     /// Keys by the hashed values of the indexed labels, for objects that have all of them.
-    index: HashMap<Position, Vec<Key>>,
+    index: KeysByHash,
     places: Places,
     tombstones: Tombstones,
     idle: UnreadObjects,
@@ -223,10 +222,10 @@ impl Table {
     /// The keys of a cluster, or of one namespace in it.
     pub fn keys_of(&self, cluster: &str, namespace: Option<&str>) -> Vec<Key> {
         let state = self.state.read();
-        let scope = self.scope(cluster);
+        let places = &state.places;
         let keys: Vec<Key> = match namespace {
-            None => state.places.of_cluster(scope).collect(),
-            Some(namespace) => state.places.of_namespace(scope, namespace).collect(),
+            None => places.of_cluster(cluster).cloned().collect(),
+            Some(namespace) => places.of_namespace(cluster, namespace).cloned().collect(),
         };
         self.visited(keys.len());
         keys
@@ -285,11 +284,11 @@ impl Table {
         };
         let mut found = Vec::new();
         for (key, entry) in candidates {
-            let Some(object) = self.parsed(&state, &key, entry) else {
+            let Some(object) = self.parsed(&state, key, entry) else {
                 return Found::Unknown;
             };
             if labels.fit(&object) {
-                if !entry.ask() || !state.shares.settles(&key, entry) {
+                if !entry.ask() || !state.shares.settles(key, entry) {
                     return Found::Unknown;
                 }
                 let is_kept = keep(entry.body.size());
@@ -298,7 +297,7 @@ impl Table {
                 } else {
                     object.left_out().into()
                 };
-                found.push((key, object));
+                found.push((key.clone(), object));
             }
         }
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -314,7 +313,7 @@ impl Table {
     ) -> Option<Vec<Key>> {
         let state = self.state.read();
         let candidates = self.candidates(&state, cluster, labels).into_iter();
-        let keys = candidates.flatten().map(|(key, _)| key);
+        let keys = candidates.flatten().map(|(key, _)| key.clone());
         let keys: Vec<Key> = keys.take(most + 1).collect();
         (keys.len() <= most).then_some(keys)
     }
@@ -344,7 +343,7 @@ impl Table {
         state: &'s TableState,
         cluster: &'s str,
         labels: &Labels,
-    ) -> Option<Box<dyn Iterator<Item = (Key, &'s Entry)> + 's>> {
+    ) -> Option<Box<dyn Iterator<Item = (&'s Key, &'s Entry)> + 's>> {
         let labelled = self.coverage.labelled.as_ref();
         let covered = labelled.is_none_or(|label| labels.get(label).is_some());
         let known = state.complete
@@ -353,25 +352,22 @@ impl Table {
         if !known || !covered || self.coverage.namespace.is_some() {
             return None;
         }
-        let entry = move |key: Key| {
+        let entry = move |key: &'s Key| {
             self.visited(1);
-            let entry = state.entries.get(&key)?;
+            let entry = state.entries.get(key)?;
             Some((key, &**entry))
         };
         let values = self.coverage.place(|label| labels.get(label));
         if let Some(values) = values {
-            let keys = state.index.get(&values).into_iter().flatten();
-            let keys = keys.filter(move |key| *key.cluster == *cluster).cloned();
+            let keys = state.index.get(values.get());
+            let keys = keys.filter(move |key| *key.cluster == *cluster);
             return Some(Box::new(keys.filter_map(entry)));
         }
         if let Some(fewest) = state.places.fewest(cluster, labels) {
-            return Some(Box::new(fewest.cloned().filter_map(entry)));
+            return Some(Box::new(fewest.filter_map(entry)));
         }
-        let all = state
-            .places
-            .of_cluster(self.scope(cluster))
-            .filter_map(entry);
-        Some(Box::new(all))
+        let all = state.places.of_cluster(cluster);
+        Some(Box::new(all.filter_map(entry)))
     }
 
     #[cfg(test)]
@@ -445,9 +441,11 @@ impl Table {
         Ok(is_news.then(|| Change::of(key, Arc::clone(object), ChangeType::Changed)))
     }
 
-    pub(super) fn shared(&self, key: &Key) -> Option<Key> {
+    /// The key of the table, and the version of the object.
+    pub(in crate::cluster) fn known(&self, key: &Key) -> Option<(Key, u64)> {
         let state = self.state.read();
-        state.entries.get_key_value(key).map(|(key, _)| key.clone())
+        let known = state.entries.get_key_value(key);
+        known.map(|(key, entry)| (key.clone(), entry.version))
     }
 
     /// The object with the newest version.
@@ -472,7 +470,7 @@ impl Table {
         if Some(state.entries.get(key)?.version) > known {
             return None;
         }
-        let entry = state.take(key)?;
+        let (key, entry) = state.take(key)?;
         let last = entry.object();
         let tombstone = Tombstone {
             uid: entry.uid,
@@ -481,9 +479,9 @@ impl Table {
             ended: entry.in_deletion,
             undated: true,
         };
-        state.tombstones.record(key, tombstone);
+        state.tombstones.record(&key, tombstone);
         let last = last.filter(|_| state.complete);
-        last.map(|last| Change::of(key, last, ChangeType::Gone))
+        last.map(|last| Change::of(&key, last, ChangeType::Gone))
     }
 
     /// Marks a deletion as uncertain: an object of this name may exist.
@@ -579,6 +577,7 @@ impl Table {
         let witnessed = self.coverage.labelled.is_none();
         let was_going = object.in_deletion() || known.is_some_and(|entry| entry.in_deletion);
         let known = state.take(key);
+        let key = known.as_ref().map_or(key, |(key, _)| key);
         let before = state
             .tombstones
             .get(key)
@@ -611,7 +610,7 @@ impl Table {
         let missing: Vec<Key> = older.map(|(key, _)| key.clone()).collect();
         let mut gone = Vec::new();
         for key in missing {
-            if let Some(entry) = state.take(&key) {
+            if let Some((_, entry)) = state.take(&key) {
                 gone.extend(
                     entry
                         .object()

@@ -2,14 +2,12 @@
 
 use std::collections::HashSet;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use tokio::time::timeout;
 use tracing::debug;
 
 use super::{Clusters, Reader, WatchError};
 use crate::cluster::cache::wanted_changed;
-use hawser_sync::KeyParts;
 
 /// The position of a watch.
 pub(super) struct Position {
@@ -94,18 +92,13 @@ impl Reader {
     pub(super) fn version_of_unwanted(&self, text: &str) -> Option<u64> {
         let (tenant, head) = self.table.passes_over(text)?;
         let cluster = match &self.selection.clusters {
-            Clusters::One(cluster) => Arc::clone(cluster),
-            Clusters::Annotation(_) => tenant.into(),
+            Clusters::One(cluster) => cluster,
+            Clusters::Annotation(_) => &*tenant,
         };
-        let key = KeyParts {
-            side: self.table.side().clone(),
-            cluster,
-            namespace: head.namespace.map(Into::into),
-            name: head.name.into(),
-            kind: Arc::clone(self.table.kind()),
-        };
+        let scope = self.table.scope(cluster);
+        let key = scope.key(head.namespace.as_deref(), &head.name);
         // An object that was in another part before is not passed over.
-        let is_known = self.table.known_version(&key.into()).is_some();
+        let is_known = self.table.known_version(&key).is_some();
         head.resource_version.parse().ok().filter(|_| !is_known)
     }
 }

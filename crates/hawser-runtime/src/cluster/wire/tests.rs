@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::cache::{Cache, Coverage, Listed};
 use crate::cluster::connection::FIELD_MANAGER;
 use crate::cluster::ground::{Ground, fault};
-use hawser_sync::{KeyParts, Labels, Side};
+use hawser_sync::{Labels, Scope, Side};
 use kcp_playground::server::{Action, When};
 use serde_json::Value;
 
@@ -253,11 +253,8 @@ async fn a_resource_that_is_not_served_is_unknown_and_not_absent() {
             "{request:?}: {answer:?}"
         );
     }
-    let elsewhere = KeyParts {
-        side: Side::new("elsewhere"),
-        ..KeyParts::clone(&nothing)
-    };
-    let key = elsewhere.into();
+    let elsewhere = Scope::new(&Side::new("elsewhere"), &nothing.kind, &nothing.cluster);
+    let key = elsewhere.key(nothing.namespace.as_deref(), &nothing.name);
     let answer = wired.wire.send(&Request::Read { key }).await;
     assert!(matches!(answer, Answer::Failed(Failure::Unavailable(_))));
 }

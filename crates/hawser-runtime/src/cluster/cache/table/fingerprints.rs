@@ -56,10 +56,10 @@ impl Table {
             } else if let Some(positions) = &positions {
                 positions.iter().all(|one| entry.labelled.contains(one))
             } else {
-                labels.fit(&*self.parsed(&state, &key, entry)?)
+                labels.fit(&*self.parsed(&state, key, entry)?)
             };
             if fits {
-                if !state.shares.settles(&key, entry) {
+                if !state.shares.settles(key, entry) {
                     return None;
                 }
                 fingerprints.push(entry.fingerprint);

@@ -9,31 +9,65 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use hawser_sync::Labels;
-use hawser_sync::{Key, Scope};
+use hawser_sync::{Key, KeyPlace};
 use kube_lang::object::Object;
 
-/// Cluster, name and value of a label, hashed with a secret key, so that collisions cannot be chosen.
+/// Cluster, name and value of a label, hashed with a secret key.
 pub(super) type Labelled = u64;
 
-/// Names by namespace.
-type Namespaces = HashMap<Option<Arc<str>>, HashSet<Arc<str>>>;
+type Namespaces = HashMap<Option<Arc<str>>, NamespaceKeys>;
+
+/// The keys of a namespace, which share its place.
+struct NamespaceKeys {
+    place: Arc<KeyPlace>,
+    keys: HashSet<Key>,
+}
 
 #[derive(Default)]
 pub(super) struct Places {
     clusters: HashMap<Arc<str>, Namespaces>,
     /// Whether labels are indexed.
     by_label: bool,
-    /// By label and object, the latter hashed like a label.
-    labelled: BTreeMap<(Labelled, u64), Arc<Key>>,
+    labelled: KeysByHash,
+}
+
+/// Keys by hashed values of labels. Few or many objects may have the same values, so each key has an entry of its own.
+#[derive(Default)]
+pub(super) struct KeysByHash {
+    /// By the hash of the values, and that of the key.
+    keys: BTreeMap<(u64, u64), Key>,
+    /// Makes hashes, so that collisions cannot be chosen.
     random: RandomState,
 }
 
+impl KeysByHash {
+    pub(super) fn insert(&mut self, values: u64, key: &Key) {
+        let place = (values, self.random.hash_one(key));
+        self.keys.insert(place, key.clone());
+    }
+
+    pub(super) fn remove(&mut self, values: u64, key: &Key) {
+        self.keys.remove(&(values, self.random.hash_one(key)));
+    }
+
+    pub(super) fn get(&self, values: u64) -> impl Iterator<Item = &Key> + use<'_> {
+        let keys = self.keys.range((values, 0)..=(values, u64::MAX));
+        keys.map(|(_, key)| key)
+    }
+}
+
 impl Places {
-    /// Adds an object that was not known.
-    pub(super) fn insert(&mut self, key: &Key) {
+    /// Adds an object that was not known; returns its key, in the memory of those of its namespace.
+    pub(super) fn insert(&mut self, key: &Key) -> Key {
         let namespaces = self.clusters.entry(Arc::clone(&key.cluster)).or_default();
-        let names = namespaces.entry(key.namespace.clone()).or_default();
-        names.insert(Arc::clone(&key.name));
+        let namespace = namespaces.entry(key.namespace.clone());
+        let NamespaceKeys { place, keys } = namespace.or_insert_with(|| NamespaceKeys {
+            place: Arc::clone(&key.place),
+            keys: HashSet::new(),
+        });
+        let key = key.at(place);
+        keys.insert(key.clone());
+        key
     }
 
     /// Updates the labels of an object, of which none are indexed without it; returns its positions by label, sorted.
@@ -51,26 +85,27 @@ impl Places {
         let mut now: Vec<Labelled> = labels.map(place).collect();
         now.sort_unstable();
         if *now != *before {
-            let (id, shared) = (self.random.hash_one(key), Arc::new(key.clone()));
             for gone in before.iter().filter(|one| now.binary_search(one).is_err()) {
-                self.labelled.remove(&(*gone, id));
+                self.labelled.remove(*gone, key);
             }
-            let new = now.iter().filter(|one| before.binary_search(one).is_err());
-            let new = new.map(|place| ((*place, id), Arc::clone(&shared)));
-            self.labelled.extend(new);
+            for new in now.iter().filter(|one| before.binary_search(one).is_err()) {
+                self.labelled.insert(*new, key);
+            }
         }
         now.into()
     }
 
     pub(super) fn remove(&mut self, key: &Key, labelled: &[Labelled]) {
-        self.unlabel(key, labelled);
+        for place in labelled {
+            self.labelled.remove(*place, key);
+        }
         let Slot::Occupied(mut namespaces) = self.clusters.entry(Arc::clone(&key.cluster)) else {
             return;
         };
-        if let Slot::Occupied(mut names) = namespaces.get_mut().entry(key.namespace.clone()) {
-            names.get_mut().remove(&key.name);
-            if names.get().is_empty() {
-                names.remove();
+        if let Slot::Occupied(mut namespace) = namespaces.get_mut().entry(key.namespace.clone()) {
+            namespace.get_mut().keys.remove(key);
+            if namespace.get().keys.is_empty() {
+                namespace.remove();
             }
         }
         if namespaces.get().is_empty() {
@@ -78,17 +113,10 @@ impl Places {
         }
     }
 
-    fn unlabel(&mut self, key: &Key, labelled: &[Labelled]) {
-        let id = self.random.hash_one(key);
-        for place in labelled {
-            self.labelled.remove(&(*place, id));
-        }
-    }
-
     /// The number of labels of objects that are indexed.
     #[cfg(test)]
     pub(super) fn indexed_labels(&self) -> usize {
-        self.labelled.len()
+        self.labelled.keys.len()
     }
 
     /// Whether labels are indexed.
@@ -108,7 +136,8 @@ impl Places {
         labels: &Labels,
     ) -> Option<impl Iterator<Item = &'p Key> + use<'p>> {
         let places = self.positions(cluster, labels)?;
-        let mut all: Vec<_> = places.iter().map(|one| (*one, self.at(*one))).collect();
+        let keys = |place| self.labelled.get(place);
+        let mut all: Vec<_> = places.iter().map(|one| (*one, keys(*one))).collect();
         let fewest = loop {
             // The one that ends first is the shortest.
             let ended = all.iter_mut().find_map(|(place, keys)| {
@@ -119,12 +148,7 @@ impl Places {
                 break ended;
             }
         };
-        fewest.map(|place| self.at(place))
-    }
-
-    fn at(&self, place: Labelled) -> impl Iterator<Item = &Key> {
-        let keys = self.labelled.range((place, 0)..=(place, u64::MAX));
-        keys.map(|(_, key)| &**key)
+        fewest.map(keys)
     }
 
     /// The positions of objects with these labels; `None` if labels are not indexed.
@@ -134,7 +158,7 @@ impl Places {
     }
 
     fn place(&self, cluster: &str, name: &str, value: &str) -> Labelled {
-        self.random.hash_one((cluster, name, value))
+        self.labelled.random.hash_one((cluster, name, value))
     }
 
     /// The number of clusters that have objects.
@@ -149,27 +173,23 @@ impl Places {
     /// The number of objects of a cluster.
     pub(super) fn count(&self, cluster: &str) -> usize {
         let namespaces = self.clusters.get(cluster).into_iter().flatten();
-        namespaces.map(|(_, names)| names.len()).sum()
+        namespaces.map(|(_, namespace)| namespace.keys.len()).sum()
     }
 
     /// The keys of a cluster.
-    pub(super) fn of_cluster(&self, scope: Scope) -> impl Iterator<Item = Key> + use<'_> {
-        let namespaces = self.clusters.get(&scope.cluster).into_iter().flatten();
-        let keys = namespaces
-            .flat_map(|(namespace, names)| names.iter().map(move |name| (namespace, name)));
-        keys.map(move |(namespace, name)| scope.key_of(namespace.clone(), Arc::clone(name)))
+    pub(super) fn of_cluster(&self, cluster: &str) -> impl Iterator<Item = &Key> + use<'_> {
+        let namespaces = self.clusters.get(cluster).into_iter().flatten();
+        namespaces.flat_map(|(_, namespace)| &namespace.keys)
     }
 
     /// The keys of one namespace.
     pub(super) fn of_namespace(
         &self,
-        scope: Scope,
+        cluster: &str,
         namespace: &str,
-    ) -> impl Iterator<Item = Key> + use<'_> {
-        let namespace = Some(Arc::from(namespace));
-        let namespaces = self.clusters.get(&scope.cluster);
-        let names = namespaces.and_then(|namespaces| namespaces.get(&namespace));
-        let names = names.into_iter().flatten();
-        names.map(move |name| scope.key_of(namespace.clone(), Arc::clone(name)))
+    ) -> impl Iterator<Item = &Key> + use<'_> {
+        let namespaces = self.clusters.get(cluster);
+        let namespace = namespaces.and_then(|them| them.get(&Some(namespace.into())));
+        namespace.into_iter().flat_map(|namespace| &namespace.keys)
     }
 }

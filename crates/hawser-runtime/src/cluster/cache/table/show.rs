@@ -34,10 +34,10 @@ impl Table {
         };
         for (key, entry) in candidates {
             if positions.iter().all(|one| entry.labelled.contains(one)) {
-                if !entry.ask() || !state.shares.settles(&key, entry) {
+                if !entry.ask() || !state.shares.settles(key, entry) {
                     return false;
                 }
-                look(&key, (entry.version, entry.fingerprint), &entry.body);
+                look(key, (entry.version, entry.fingerprint), &entry.body);
             }
         }
         true

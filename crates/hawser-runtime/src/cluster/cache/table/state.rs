@@ -1,6 +1,5 @@
 //! The entries of a table, with their indexes and sums.
 
-use std::collections::hash_map::Entry as Slot;
 use std::sync::atomic::Ordering;
 
 use super::TableState;
@@ -46,22 +45,20 @@ impl TableState {
         let answered = known.is_some_and(|entry| entry.answered);
         let indexed = coverage.place(|label| object.label(label));
         let before = known.and_then(|entry| entry.indexed);
+        let labelled = known.map_or(&[][..], |entry| &entry.labelled);
+        let shared = match self.entries.get_key_value(key) {
+            Some((known, _)) => known.clone(),
+            None => self.places.insert(key),
+        };
+        let key = &shared;
+        let labels = Some(object).filter(|_| kept.extent != Completeness::Hidden);
+        let labelled = self.places.relabel(key, labelled, labels);
         if indexed != before {
             self.unindex(before, key);
             if let Some(place) = indexed {
-                // Nearly always the only one.
-                let keys = self.index.entry(place);
-                keys.or_insert_with(|| Vec::with_capacity(1))
-                    .push(key.clone());
+                self.index.insert(place.get(), key);
             }
         }
-        let labels = Some(object).filter(|_| kept.extent != Completeness::Hidden);
-        let labelled = if let Some(known) = self.entries.get(key) {
-            self.places.relabel(key, &known.labelled, labels)
-        } else {
-            self.places.insert(key);
-            self.places.relabel(key, &[], labels)
-        };
         self.tombstones.remove(key);
         let entry = Entry {
             version,
@@ -86,7 +83,7 @@ impl TableState {
 
     /// Counts the body of an object that has not been read. Beyond the budget, the oldest of these bodies are dropped.
     pub(super) fn rest(&mut self, key: &Key, most: usize) {
-        let Some(entry) = self.entries.get(key) else {
+        let Some((key, entry)) = self.entries.get_key_value(key) else {
             return;
         };
         if entry.extent != Completeness::Whole || entry.asked.load(Ordering::Relaxed) {
@@ -106,14 +103,14 @@ impl TableState {
         }
     }
 
-    pub(super) fn take(&mut self, key: &Key) -> Option<Entry> {
-        let entry = self.entries.remove(key)?;
+    pub(super) fn take(&mut self, key: &Key) -> Option<(Key, Entry)> {
+        let (key, entry) = self.entries.remove_entry(key)?;
         self.revision += 1;
-        self.trees.forget(key);
-        self.uncount(key, &entry);
-        self.unindex(entry.indexed, key);
-        self.places.remove(key, &entry.labelled);
-        Some(*entry)
+        self.trees.forget(&key);
+        self.uncount(&key, &entry);
+        self.unindex(entry.indexed, &key);
+        self.places.remove(&key, &entry.labelled);
+        Some((key, *entry))
     }
 
     pub(super) fn count(&mut self, key: &Key, entry: &Entry) {
@@ -128,14 +125,9 @@ impl TableState {
         self.shares.uncount(key, entry);
     }
 
-    pub(super) fn unindex(&mut self, place: Option<Position>, key: &Key) {
-        if let Some(place) = place
-            && let Slot::Occupied(mut slot) = self.index.entry(place)
-        {
-            slot.get_mut().retain(|other| other != key);
-            if slot.get().is_empty() {
-                slot.remove();
-            }
+    fn unindex(&mut self, place: Option<Position>, key: &Key) {
+        if let Some(place) = place {
+            self.index.remove(place.get(), key);
         }
     }
 }
