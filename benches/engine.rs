@@ -187,7 +187,7 @@ fn stage(fields: usize, changed: bool) -> (Subject, World) {
             source: Source::Live(source),
             target: Target::Marked {
                 scope: copy.scope(),
-                labels: Labels::from([("of".into(), "a".into())]),
+                labels: Labels::from([("of", "a".into())]),
             },
             rules: Arc::new(rules),
             policy: Policy::primary(),
