@@ -20,8 +20,8 @@ use hawser_sync::{
 use kube_lang::object::{Gvk, Object};
 
 pub(super) const FINALIZER: &str = "t/cleanup";
-/// The label that all copies of Things have.
-pub(super) const AGENT: &str = "t/agent";
+/// The label of a copy with the cluster of its source. The feed of copies is restricted to it.
+pub(super) const CLUSTER: &str = "t/cluster";
 /// The label of a copy with the name of its source.
 pub(super) const NAME: &str = "t/name";
 /// The annotation of a copy with the place of its source.
@@ -126,7 +126,7 @@ impl Id {
     }
 
     fn labels(&self) -> [(String, String); 2] {
-        [("t/cluster", &self.0.cluster), (NAME, &self.0.name)]
+        [(CLUSTER, &self.0.cluster), (NAME, &self.0.name)]
             .map(|(label, value)| (label.to_owned(), value.to_string()))
     }
 }
@@ -262,7 +262,6 @@ impl Rules for Marked {
     fn marks(&self, _: &Object, made: CopyOrigin) -> Marks {
         let mut marks = Marks::default();
         marks.identity.labels = self.0.labels().into();
-        marks.identity.labels.insert(AGENT.into(), "a".into());
         let source = self.0.source();
         marks.identity.annotations.insert(SOURCE.into(), source);
         if made == CopyOrigin::Adopted {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 mod caches;
 
-use super::dialect::{AGENT, Front, Id, NAME, NAMES, SUBJECTS, has_related};
+use super::dialect::{CLUSTER, Front, Id, NAME, NAMES, SUBJECTS, has_related};
 use super::leases::{Leases, SentCall, Wire};
 use super::world::{COPIES, OWN_SECRETS, STATES};
 use super::{IGNORES_FENCES, dice::Dice, set_clock};
@@ -26,7 +26,7 @@ use crate::cluster::connection::{Call, CallError, Reply};
 use crate::cluster::queue::{Due, Fair, Outcome, Take, Urgency};
 use crate::cluster::wire::GuardedClient;
 use crate::controller::workers::next;
-use crate::process::lease::{Fence, LeaseOptions, Marks, Terms, elect};
+use crate::process::lease::{Fence, Fenced, LeaseOptions, Marks, Terms, elect};
 use crate::process::metrics::Metrics;
 use crate::process::shards::{
     ShardChange, ShardKeeper, ShardOptions, ShardWork, Shards, await_no_shards, shard_of, view,
@@ -231,8 +231,8 @@ impl Replica {
         };
         let feeds = feeds.into_iter().enumerate().map(|(number, (side, kind))| {
             let (mark, everywhere): (_, Option<KeptByAll>) = match number {
-                STATES => (TenantMark::Label("t/cluster"), Some(has_related)),
-                COPIES => (TenantMark::Label("t/cluster"), None),
+                STATES => (TenantMark::Label(CLUSTER), Some(has_related)),
+                COPIES => (TenantMark::Label(CLUSTER), None),
                 _ => (TenantMark::Cluster("cluster"), None),
             };
             let shards = shards.as_ref().filter(|_| number != OWN_SECRETS);
@@ -248,9 +248,9 @@ impl Replica {
             let wanted = partition.as_ref().map(|partition| partition.wanted.clone());
             let coverage = Coverage {
                 partition,
-                labelled: (number == COPIES).then(|| AGENT.into()),
+                labelled: (number == COPIES).then(|| CLUSTER.into()),
                 indexed: match number {
-                    COPIES => vec!["t/cluster".into(), NAME.into()],
+                    COPIES => vec![CLUSTER.into(), NAME.into()],
                     _ => Vec::new(),
                 },
                 ..Coverage::default()
@@ -534,9 +534,11 @@ impl Replica {
     }
 
     /// What the fence says about writes for a subject.
-    pub(super) fn may_write(&self, about: &Id) -> Result<(), crate::process::lease::Fenced> {
+    pub(super) fn may_write(&self, about: &Id) -> Result<(), Fenced> {
         let _entered = self.runtime().enter();
         match &self.shards {
+            // A leader without shards waits until nobody has one.
+            None if !self.at_work => Err(Fenced),
             None => self.fence.check(),
             Some((shards, _)) => shards.check(shard(about, shards)),
         }

@@ -85,12 +85,12 @@ impl Shelf {
         changes
     }
 
-    fn learn(&self, name: &str, version: u64, more: Value) {
+    fn learn(&self, name: &str, version: u64, more: Value) -> Answer {
         let request = Request::Read {
             key: self.key(name),
         };
         let answer = Answer::Object(Arc::new(object(name, version, more)));
-        self.cache.learn(&request, answer, None);
+        self.cache.learn(&request, answer, None).0
     }
 }
 
@@ -325,13 +325,7 @@ fn a_list_takes_away_what_it_lacks_but_not_what_is_newer() {
 #[test]
 fn an_answer_that_a_list_has_overtaken_counts_as_none() {
     let shelf = shelf(Coverage::default());
-    let learn = |version| {
-        let request = Request::Read {
-            key: shelf.key("a"),
-        };
-        let answer = Answer::Object(Arc::new(object("a", version, json!({}))));
-        shelf.cache.learn(&request, answer, None).0
-    };
+    let learn = |version| shelf.learn("a", version, json!({}));
     shelf.replace(&[], 10);
     let overtaken = learn(5);
     assert!(
@@ -344,6 +338,23 @@ fn an_answer_that_a_list_has_overtaken_counts_as_none() {
     // Everybody knows of the end of an object that was known.
     assert_eq!(told(shelf.replace(&[], 12)).len(), 1);
     assert!(matches!(learn(11), Answer::Object(_)));
+    assert_eq!(shelf.seen("a"), None);
+}
+
+/// Somebody takes off a label that the watch selects, the agent puts it on again, and somebody deletes the object: the last
+/// two between two lists, and the answer to the agent comes last.
+#[test]
+fn an_answer_that_a_list_has_overtaken_counts_as_none_although_the_object_had_left_before() {
+    let shelf = shelf(labelled("l"));
+    let labels = || json!({"metadata": {"labels": {"l": "x"}}});
+    shelf.replace(&[shelf.listed("a", 5, labels())], 5);
+    shelf.table.delete(&shelf.listed("a", 6, json!({})));
+    shelf.replace(&[], 10);
+    let overtaken = shelf.learn("a", 8, labels());
+    assert!(
+        matches!(overtaken, Answer::Failed(Failure::Unavailable(_))),
+        "{overtaken:?}"
+    );
     assert_eq!(shelf.seen("a"), None);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Beside, FeedState, Replica, shown};
 use crate::cluster::cache::{Change, Listed};
 use crate::cluster::queue::Urgency;
-use crate::simulation::dialect::{AGENT, Id};
+use crate::simulation::dialect::{CLUSTER, Id};
 use crate::simulation::world::{COPIES, Event, STATES, World};
 use hawser_sync::Key;
 use kube_lang::object::Object;
@@ -139,7 +139,7 @@ impl Replica {
         self.feeds[feed].highest = version.max(self.feeds[feed].highest);
         let mut listed = HashSet::new();
         for (key, object) in world.logs[feed].listed(events) {
-            let is_unlabelled = feed == COPIES && object.label(AGENT).is_none();
+            let is_unlabelled = feed == COPIES && object.label(CLUSTER).is_none();
             if is_unlabelled || !table.takes_in(key, object) {
                 continue;
             }
@@ -177,7 +177,7 @@ impl Replica {
     }
 
     pub(in crate::simulation) fn hear_event(&mut self, feed: usize, event: &Event) {
-        let is_shown = |object: &&Arc<Object>| feed != COPIES || object.label(AGENT).is_some();
+        let is_shown = |object: &&Arc<Object>| feed != COPIES || object.label(CLUSTER).is_some();
         let before = event.before.as_ref().filter(is_shown);
         let now = event.now.as_ref().filter(is_shown);
         let of = &mut self.feeds[feed];

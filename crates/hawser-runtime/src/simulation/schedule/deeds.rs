@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::checker;
-use super::super::dialect::{AGENT, FOREIGN, NAME, SUBJECTS};
+use super::super::dialect::{CLUSTER, FOREIGN, NAME, SUBJECTS};
 use super::Simulation;
 
 impl Simulation {
@@ -85,7 +85,7 @@ impl Simulation {
                 "deletes the copy"
             }
             9 => {
-                let labels = json!({NAME: null, AGENT: null});
+                let labels = json!({CLUSTER: null, NAME: null});
                 world.patch(&keys.copy, json!({"metadata": {"labels": labels}}));
                 "takes the marks off the copy"
             }

@@ -9,10 +9,16 @@ use hawser_sync::Key;
 use kube_lang::object::Object;
 
 impl TableState {
-    /// Whether an object came and went between two lists: the last one lacks it, and its deletion was never reported.
+    /// Whether an object came and went between two lists: the last one lacks this state of it, and its deletion was never
+    /// reported. One that came back after a reported deletion, as with a label that the watch selects, may have gone again.
     pub(super) fn has_missed(&self, key: &Key, version: u64, object: &Object) -> bool {
-        let uid = || Uid::from(object.uid().unwrap_or_default());
-        let is_buried = || self.tombstones.get(key).is_some_and(|it| it.uid == uid());
+        let is_buried = || {
+            let tombstone = self.tombstones.get(key);
+            tombstone.is_some_and(|it| {
+                it.uid == Uid::from(object.uid().unwrap_or_default())
+                    && (it.undated || version <= it.version)
+            })
+        };
         version <= self.listed && !self.entries.contains_key(key) && !is_buried()
     }
 
