@@ -38,6 +38,8 @@ struct Deeds {
     provider: Vec<(usize, Service)>,
     /// When the provider changes the mutation of the published resource, and the field that it then adds.
     publisher: Option<(Duration, Option<u8>)>,
+    /// When the provider adds a field to the definition of the objects, and its number.
+    upgrade: Option<(Duration, u8)>,
 }
 
 /// What a consumer does, and the wait before it.
@@ -288,6 +290,19 @@ impl Life<'_> {
         Ok(())
     }
 
+    async fn upgrade(&self, wait: Duration, number: u8) -> Result<()> {
+        sleep(wait).await;
+        let Stage { world, kind, .. } = &self.stage;
+        let name = format!("{}.{}", kind.plural, kind.group);
+        let crd = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        let mut versions = world.service.get(&crd).await?["spec"]["versions"].clone();
+        let properties = &mut versions[0]["schema"]["openAPIV3Schema"]["properties"];
+        properties["spec"]["properties"][format!("field{number}")] = json!({"type": "string"});
+        let upgraded = json!({"spec": {"versions": versions}});
+        world.service.merge(&crd, upgraded).await?;
+        Ok(())
+    }
+
     async fn publish(&self, wait: Duration, tier: Option<u8>) -> Result<()> {
         sleep(wait).await;
         let tier = tier.map(|tier| format!("tier{tier}"));
@@ -483,11 +498,13 @@ impl chaos::Life for Life<'_> {
         let consumers = prop::collection::vec(prop::collection::vec(deed(), DEEDS), TEAMS);
         let provider = prop::collection::vec(service(), DEEDS);
         let publisher = (millis(0..1500), prop::option::of(any::<u8>()));
-        (consumers, provider, prop::option::of(publisher))
-            .prop_map(|(consumers, provider, publisher)| Deeds {
+        let upgrade = prop::option::weighted(0.3, (millis(0..1500), any::<u8>()));
+        (consumers, provider, prop::option::of(publisher), upgrade)
+            .prop_map(|(consumers, provider, publisher, upgrade)| Deeds {
                 consumers,
                 provider,
                 publisher,
+                upgrade,
             })
             .boxed()
     }
@@ -534,7 +551,13 @@ impl chaos::Life for Life<'_> {
             }
         };
         let provide = self.provide(&deeds.provider);
-        tokio::try_join!(try_join_all(consumers), provide, publish)?;
+        let upgrade = async {
+            match deeds.upgrade {
+                Some((wait, number)) => self.upgrade(wait, number).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(try_join_all(consumers), provide, publish, upgrade)?;
         Ok(())
     }
 

@@ -9,12 +9,15 @@ use tracing::debug;
 use super::{Clusters, Reader, WatchError};
 use crate::cluster::cache::wanted_changed;
 
+/// A list beside a watch; the version that it is of.
+type ListBeside = Pin<Box<dyn Future<Output = Result<u64, WatchError>> + Send>>;
+
 /// The position of a watch.
 pub(super) struct Position {
     /// The version of the last event.
     pub(super) since: u64,
     /// The list of more parts that is under way beside the watch.
-    beside: Option<Pin<Box<dyn Future<Output = Result<u64, WatchError>> + Send>>>,
+    beside: Option<ListBeside>,
 }
 
 impl Position {
