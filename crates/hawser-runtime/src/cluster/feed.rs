@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,6 @@ mod parts;
 
 pub use pace::Pace;
 use pace::{Backoff, PageSize};
-use parts::Position;
 
 /// The objects that a feed requests.
 #[derive(Clone)]
@@ -283,6 +283,32 @@ struct Event<'l> {
     kind: Cow<'l, str>,
     #[serde(borrow)]
     object: &'l RawValue,
+}
+
+/// A list beside a watch; the version that it is of.
+type ListBeside = Pin<Box<dyn Future<Output = Result<u64, WatchError>> + Send>>;
+
+/// The position of a watch.
+struct WatchPosition {
+    /// The version of the last event.
+    since: u64,
+    /// The list of more parts that is under way beside the watch.
+    beside: Option<ListBeside>,
+}
+
+impl WatchPosition {
+    /// Resolves when the list beside the watch ends. After a failure, the feed has to list everything.
+    async fn listed(&mut self) -> Result<(), WatchError> {
+        let Some(beside) = &mut self.beside else {
+            return std::future::pending().await;
+        };
+        let listed = beside.await;
+        self.beside = None;
+        listed.map(drop).map_err(|trouble| {
+            debug!(%trouble, "the list beside a watch failed");
+            WatchError::MoreWanted
+        })
+    }
 }
 
 impl Reader {
@@ -582,7 +608,10 @@ impl Reader {
     /// Follows the events after a list, until a list is needed again.
     async fn follow(&mut self, stream: Option<Streamed>, since: u64) {
         let mut stream = stream;
-        let mut at = Position::new(since);
+        let mut at = WatchPosition {
+            since,
+            beside: None,
+        };
         // Whether the server may have gone back to an older state.
         let mut is_doubtful = false;
         loop {
@@ -668,7 +697,7 @@ impl Reader {
         }
     }
 
-    async fn open(&mut self, at: &mut Position) -> Result<(), WatchError> {
+    async fn open(&mut self, at: &mut WatchPosition) -> Result<(), WatchError> {
         let (since, seconds) = (at.since, self.pace.watch_seconds());
         let path = self.query(&format!(
             "watch=1&allowWatchBookmarks=true&resourceVersion={since}&timeoutSeconds={seconds}"
@@ -692,7 +721,11 @@ impl Reader {
         }
     }
 
-    async fn read(&mut self, mut stream: Streamed, at: &mut Position) -> Result<(), WatchError> {
+    async fn read(
+        &mut self,
+        mut stream: Streamed,
+        at: &mut WatchPosition,
+    ) -> Result<(), WatchError> {
         loop {
             let silent = WatchError::Silent(self.pace.silence);
             let line = tokio::select! {

@@ -122,9 +122,8 @@ fn schedules_of_all_seeds_keep_the_contract() {
 #[test]
 fn processes_that_ignore_their_fences_are_found() {
     IGNORES_FENCES.set(true);
-    let problems = (1..=FIXED).filter_map(|seed| run(seed, &BTreeSet::new()).0);
-    let mut others = problems.filter(|problem| problem.contains("wrote after"));
-    assert!(others.next().is_some());
+    let mut problems = (1..=20 * FIXED).filter_map(|seed| run(seed, &BTreeSet::new()).0);
+    assert!(problems.any(|problem| problem.contains(" wrote ")));
     IGNORES_FENCES.set(false);
 }
 

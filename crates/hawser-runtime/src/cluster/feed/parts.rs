@@ -1,46 +1,11 @@
 //! The parts of a source that a feed keeps, if several processes share its tenants.
 
 use std::collections::HashSet;
-use std::pin::Pin;
 
 use tokio::time::timeout;
-use tracing::debug;
 
-use super::{Clusters, Reader, WatchError};
+use super::{Clusters, Reader, WatchPosition};
 use crate::cluster::cache::wanted_changed;
-
-/// A list beside a watch; the version that it is of.
-type ListBeside = Pin<Box<dyn Future<Output = Result<u64, WatchError>> + Send>>;
-
-/// The position of a watch.
-pub(super) struct Position {
-    /// The version of the last event.
-    pub(super) since: u64,
-    /// The list of more parts that is under way beside the watch.
-    beside: Option<ListBeside>,
-}
-
-impl Position {
-    pub(super) fn new(since: u64) -> Self {
-        Self {
-            since,
-            beside: None,
-        }
-    }
-
-    /// Resolves when the list beside the watch ends. After a failure, the feed has to list everything.
-    pub(super) async fn listed(&mut self) -> Result<(), WatchError> {
-        let Some(beside) = &mut self.beside else {
-            return std::future::pending().await;
-        };
-        let listed = beside.await;
-        self.beside = None;
-        listed.map(drop).map_err(|trouble| {
-            debug!(%trouble, "the list beside a watch failed");
-            WatchError::MoreWanted
-        })
-    }
-}
 
 impl Reader {
     /// Waits until a part of the source is wanted. Without one, the table is complete: nothing is missing.
@@ -73,7 +38,7 @@ impl Reader {
 
     /// Other parts of the source may be wanted now: drops what is not. If more are wanted, lists beside the watch, whose
     /// events show these from now on.
-    pub(super) fn heed_wanted(&mut self, at: &mut Position) {
+    pub(super) fn heed_wanted(&mut self, at: &mut WatchPosition) {
         let wanted = self.wanted.as_mut();
         let parts = wanted.and_then(|wanted| wanted.borrow_and_update().clone());
         let parts = parts.unwrap_or_default();
