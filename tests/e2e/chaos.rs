@@ -41,8 +41,12 @@ const DONE: Duration = Duration::from_mins(3);
 pub(crate) const LOST: Duration = Duration::from_millis(4500);
 /// The memory of a process that has little of it, in MiB.
 const LITTLE: usize = 64;
+/// So long a process has little memory.
+const SQUEEZED: Duration = Duration::from_secs(3);
 /// The message of a panic where a process is refused a thread.
 const NO_THREAD: &str = "OS can't spawn worker thread";
+/// So often, processes that ended are started again, as by a kubelet.
+const RESTARTED: Duration = Duration::from_secs(1);
 /// The round after which the faults end once for everything to come into step.
 const MIDDLE: usize = 2;
 /// The time without a write that is a rest.
@@ -201,11 +205,6 @@ async fn in_step<L: Life>(life: &L) -> Result<()> {
     for server in life.servers() {
         server.faults().clear();
     }
-    for number in 0..life.processes().len() {
-        if is_squeezed(&*life.processes()[number].lock().await) {
-            restart(life, number, |launch| launch).await?;
-        }
-    }
     settle(life, "everything in step", L::check).await
 }
 
@@ -226,11 +225,23 @@ async fn live_round<L: Life>(life: &L, round: &Round<L::Deeds>) -> Result<()> {
         let link = links.get(*number)?;
         Some(strike_link(link, outage))
     });
-    tokio::try_join!(
-        life.live(&round.deeds),
-        try_join_all(blows),
-        try_join_all(outages)
-    )?;
+    let live = async {
+        let (live, blows) = (life.live(&round.deeds), try_join_all(blows));
+        tokio::try_join!(live, blows, try_join_all(outages)).map(drop)
+    };
+    // Deeds may wait for what a process does that has ended.
+    let restart = async {
+        loop {
+            sleep(RESTARTED).await;
+            if let Err(error) = restart_ended(life).await {
+                return error;
+            }
+        }
+    };
+    tokio::select! {
+        lived = live => lived?,
+        error = restart => return Err(error),
+    }
     restart_ended(life).await
 }
 
@@ -301,7 +312,12 @@ async fn strike<L: Life>(life: &L, number: usize, blow: &Blow, after: Duration) 
             sleep(after / 4).await;
             crash().await?;
         }
-        Blow::Squeeze => restart(life, number, |launch| launch.with_memory(LITTLE)).await?,
+        Blow::Squeeze => {
+            restart(life, number, |launch| launch.with_memory(LITTLE)).await?;
+            // One that is refused a thread may hang.
+            sleep(SQUEEZED).await;
+            crash().await?;
+        }
         Blow::FillDisk => restart(life, number, |launch| launch.log("/dev/full")).await?,
         Blow::Suspend(time) => {
             let process = process.lock().await;
