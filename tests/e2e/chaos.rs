@@ -73,15 +73,26 @@ pub(crate) trait Life {
 
     fn deeds() -> BoxedStrategy<Self::Deeds>;
 
+    /// The servers by their numbers, if they are places.
+    fn places(&self) -> Vec<&Place> {
+        Vec::new()
+    }
+    fn places_mut(&mut self) -> Vec<&mut Place> {
+        Vec::new()
+    }
     /// The servers that have faults; none if they are real.
-    fn servers(&self) -> Vec<&Playground>;
+    fn servers(&self) -> Vec<&Playground> {
+        let places = self.places().into_iter();
+        places.filter_map(|place| place.playground().ok()).collect()
+    }
     /// Between the processes and real servers, by the numbers of these.
     fn links(&self) -> Vec<&Link> {
-        Vec::new()
+        self.places().into_iter().filter_map(Place::link).collect()
     }
     /// The real servers, by their numbers.
     fn clusters(&mut self) -> Vec<&mut ServiceCluster> {
-        Vec::new()
+        let places = self.places_mut().into_iter();
+        places.filter_map(|place| place.servers().ok()).collect()
     }
     fn processes(&self) -> &[Mutex<Process>];
     /// A process that is about to be started.

@@ -11,13 +11,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kcp_playground::Playground;
 use parking_lot::Mutex;
 use proptest::prelude::BoxedStrategy;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Link, Process, SOON, ServiceCluster, eventually, unique};
+use testbed::{Launch, Process, SOON, eventually, unique};
 use tokio::time::sleep;
 
 use self::wishes::{
@@ -508,20 +507,12 @@ impl chaos::Life for Life {
         wishes::deeds()
     }
 
-    fn servers(&self) -> Vec<&Playground> {
-        let places = self.places.iter();
-        places.filter_map(|place| place.playground().ok()).collect()
+    fn places(&self) -> Vec<&Place> {
+        self.places.iter().collect()
     }
 
-    fn links(&self) -> Vec<&Link> {
-        self.places.iter().filter_map(Place::link).collect()
-    }
-
-    fn clusters(&mut self) -> Vec<&mut ServiceCluster> {
-        self.places
-            .iter_mut()
-            .filter_map(|place| place.servers().ok())
-            .collect()
+    fn places_mut(&mut self) -> Vec<&mut Place> {
+        self.places.iter_mut().collect()
     }
 
     fn processes(&self) -> &[tokio::sync::Mutex<Process>] {

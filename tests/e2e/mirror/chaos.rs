@@ -8,12 +8,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_playground::Playground;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
-use testbed::{Launch, Link, Process, ServiceCluster, unique};
+use testbed::{Launch, Process, unique};
 use tokio::time::sleep;
 
 use self::wishes::{APPROVAL, Deed, Robot, TYPES, What, about_copies, about_owned, deeds_of};
@@ -80,20 +79,25 @@ fn marks(object: &Value, which: &str) -> Value {
     marks
 }
 
+/// Both sides, with types installed.
+pub(super) async fn planes(places: &[Place; 2], types: &[Type]) -> Result<[Plane; 2]> {
+    let planes = [
+        chaos::plane(&places[0]).await?,
+        chaos::plane(&places[1]).await?,
+    ];
+    for plane in &planes {
+        for of in types {
+            service::install(plane, &of.definition()).await?;
+        }
+    }
+    Ok(planes)
+}
+
 impl Life {
     async fn begin(seed: u64) -> Result<Self> {
         let place = || chaos::place(seed, Controllers::None);
         let places = [place().await?, place().await?];
-        let planes = [
-            chaos::plane(&places[0]).await?,
-            chaos::plane(&places[1]).await?,
-        ];
-        for plane in &planes {
-            for of in &TYPES {
-                service::install(plane, &of.definition()).await?;
-            }
-        }
-        let [cloud, robot] = planes;
+        let [cloud, robot] = planes(&places, &TYPES).await?;
         let mut life = Self {
             cloud,
             robot,
@@ -410,20 +414,12 @@ impl chaos::Life for Life {
             .boxed()
     }
 
-    fn servers(&self) -> Vec<&Playground> {
-        let places = self.places.iter();
-        places.filter_map(|place| place.playground().ok()).collect()
+    fn places(&self) -> Vec<&Place> {
+        self.places.iter().collect()
     }
 
-    fn links(&self) -> Vec<&Link> {
-        self.places.iter().filter_map(Place::link).collect()
-    }
-
-    fn clusters(&mut self) -> Vec<&mut ServiceCluster> {
-        self.places
-            .iter_mut()
-            .filter_map(|place| place.servers().ok())
-            .collect()
+    fn places_mut(&mut self) -> Vec<&mut Place> {
+        self.places.iter_mut().collect()
     }
 
     fn processes(&self) -> &[tokio::sync::Mutex<Process>] {

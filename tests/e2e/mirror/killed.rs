@@ -9,9 +9,7 @@ use testbed::{Launch, Process, unique};
 
 use super::world::{GROUP, LABEL, MISSIONS, Type};
 use crate::agent::plane::{Kind, Plane};
-use crate::agent::service;
 use crate::canary::{CANARY, assert_logs_untold};
-use crate::chaos;
 use crate::federation::place::Place;
 use crate::killed::{self, Life as _};
 
@@ -57,15 +55,7 @@ fn label(robot: &str) -> Value {
 impl Life {
     async fn begin() -> Result<Self> {
         let places = [Place::played().await?, Place::played().await?];
-        let planes = [
-            chaos::plane(&places[0]).await?,
-            chaos::plane(&places[1]).await?,
-        ];
-        for plane in &planes {
-            for of in &TYPES {
-                service::install(plane, &of.definition()).await?;
-            }
-        }
+        let planes = super::chaos::planes(&places, &TYPES).await?;
         let mut life = Self {
             places,
             planes,
